@@ -28,7 +28,7 @@ class LoopConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     policy: Policy = Policy.EXTENDED
-    """`extended`: the paper's table with the additions below. `paper`: the table alone. `off`: first text is the reply."""
+    """`extended`: the paper's table and the additions below. `paper`: the table. `off`: the first text is the reply."""
     slot_control: bool = True
     """False: the paper's "w/o Slot" ablation; budgets and the model's own text end the loop, no verifier is asked."""
 
@@ -41,7 +41,7 @@ class LoopConfig(BaseModel):
     timeout_s: _Seconds = 180.0
     """Wall seconds of a run, the answer call included and pauses excluded."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Prompt and completion tokens of all roles; checked after each round, the answer call is on top. None: no limit."""
+    """Tokens of all roles, read and written; checked after each round, the answer call on top. None: no limit."""
     max_tool_calls: int | None = Field(default=None, ge=0)
     """Executed tool calls, at most; calls beyond it get an error result. None: no limit."""
     verifier_timeout_s: _Seconds = 30.0

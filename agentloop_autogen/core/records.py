@@ -1,4 +1,4 @@
-"""The records that travel between the loop, the verifier and the policy: plain frozen data, no behaviour to speak of."""
+"""The records that travel between the loop, the verifier and the policy: plain frozen data."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class SlotState(str, Enum):
     """How far one information item of the request has come.
 
     `supported`: evidence carries it and the draft states it. `unsynthesised`: evidence carries it, the draft does not
-    state it yet. `missing`: no evidence yet. `conflicting`: evidence contradicts itself. `exhausted`: looked for and not
-    to be had.
+    state it yet. `missing`: no evidence yet. `conflicting`: evidence contradicts itself. `exhausted`: looked for and
+    not to be had.
     """
 
     SUPPORTED = "supported"
@@ -88,9 +88,9 @@ class ControlBranch(str, Enum):
 class StopReason(str, Enum):
     """Why a run ended.
 
-    `answered`: the answer was complete and supported. `synthesised`: the evidence was in and the answer was written from
-    it. `exhausted`: nothing new came any more; open slots are named. `budget`: rounds, reflections, calls, tokens or time
-    ran out. `handoff`: another agent took over. `failed`: neither a verdict nor an answer could be had.
+    `answered`: the answer was complete and supported. `synthesised`: the evidence was in and the answer was written
+    from it. `exhausted`: nothing new came any more; open slots are named. `budget`: rounds, reflections, calls, tokens
+    or time ran out. `handoff`: another agent took over. `failed`: neither a verdict nor an answer could be had.
     """
 
     ANSWERED = "answered"
@@ -204,7 +204,7 @@ class Decision(_Record):
 
 
 class RequestUsage(_Record):
-    """Prompt and completion tokens; equal to any record with the same two counts, AutoGen's `RequestUsage` among them."""
+    """Prompt and completion tokens; equal to any record with the same two counts, such as AutoGen's own."""
 
     prompt_tokens: int = Field(default=0, ge=0)
     completion_tokens: int = Field(default=0, ge=0)

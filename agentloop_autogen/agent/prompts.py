@@ -1,0 +1,224 @@
+"""Every text this package puts before the model of an agent, and the texts it writes itself when there is no model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from pydantic import BaseModel
+
+from agentloop_autogen.core.normalise import bounded_text
+from agentloop_autogen.core.records import ControlBranch, Evidence, Verdict
+from agentloop_autogen.core.rounds import ToolCall
+
+__all__ = [
+    "answer_prompt",
+    "budget_exceeded_result",
+    "cancelled_result",
+    "failure_text",
+    "fallback_text",
+    "nudge",
+    "open_slots_note",
+    "plain_answer_prompt",
+    "reflection",
+    "repeated_call_result",
+    "timed_out_result",
+    "unresolved_note",
+]
+
+_SHOWN_CALLS = 6
+_SHOWN_ARGUMENT_CHARS = 120
+_FALLBACK_FINDING_CHARS = 300
+_FALLBACK_CHARS = 4_000
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names)
+
+
+def _open(verdict: Verdict | None) -> str:
+    unresolved = verdict.unresolved if verdict else ()
+    return f"Still open: {_names(unresolved)}." if unresolved else ""
+
+
+def _lines(*lines: str) -> str:
+    return "\n".join(line for line in lines if line)
+
+
+def _tried(tried: Sequence[tuple[ToolCall, int]]) -> str:
+    if not tried:
+        return ""
+    shown = [
+        f"{call.name}({bounded_text(call.arguments, _SHOWN_ARGUMENT_CHARS)})" + (f" {count} times" if count > 1 else "")
+        for call, count in tried[:_SHOWN_CALLS]
+    ]
+    more = f" and {len(tried) - _SHOWN_CALLS} more" if len(tried) > _SHOWN_CALLS else ""
+    return f"Already tried: {'; '.join(shown)}{more}."
+
+
+def _unused(unused_tools: Sequence[str]) -> str:
+    return f"Tools not used yet: {_names(unused_tools)}." if unused_tools else ""
+
+
+def reflection(
+    verdict: Verdict | None, branch: ControlBranch, *, blank: bool, markup: bool, unused_tools: Sequence[str]
+) -> str:
+    """Return what the model is told when its text is not the answer yet."""
+    if markup:
+        opening = "Your last reply was a tool call written as text, so nothing was run. Use the tool interface itself."
+    elif blank:
+        opening = "Your last reply was empty."
+    elif branch is ControlBranch.VERIFIER_RETRY:
+        opening = "The results contradict each other. Check them with another call, or state both and say so."
+    else:
+        opening = "This does not answer the request in full yet."
+    closing = "Call the tool that gives what is missing, or write the complete answer from the results you have."
+    return _lines(opening, _open(verdict), _unused(unused_tools) if verdict and verdict.unresolved else "", closing)
+
+
+def nudge(
+    verdict: Verdict | None, *, tried: Sequence[tuple[ToolCall, int]], unused_tools: Sequence[str], rounds: int
+) -> str:
+    """Return the one warning a run gets: the open slots, what was tried, and what was not."""
+    return _lines(
+        f"The last {rounds} rounds brought nothing new.",
+        _open(verdict),
+        _tried(tried),
+        _unused(unused_tools),
+        "Do not repeat these calls. Try something different once, or answer from what is known and say what is not.",
+    )
+
+
+def open_slots_note(verdict: Verdict, branch: ControlBranch) -> str:
+    """Return the short note that follows tool results while something is open; empty if nothing is."""
+    if branch is ControlBranch.VERIFIER_RETRY:
+        return _lines("The results contradict each other; check them with another call.", _open(verdict))
+    return _open(verdict)
+
+
+def _render_evidence(evidence: Sequence[Evidence], limit: int) -> str:
+    if not evidence:
+        return "(no tool results)"
+    seen: dict[tuple[str, str], str] = {}
+    parts: list[str] = []
+    share = max(120, limit // len(evidence))
+    for piece in evidence:
+        first = seen.setdefault((piece.tool, piece.finding), piece.id)
+        finding = bounded_text(piece.finding, max(share, 400)) if first == piece.id else f"same as {first}"
+        failed = " (failed)" if piece.is_error else ""
+        parts.append(f"[{piece.id}] {piece.tool}{failed}: {finding}")
+    return bounded_text("\n".join(parts), limit)
+
+
+def _answer_rules(unresolved: Sequence[str]) -> str:
+    missing = f"These could not be established; say so plainly: {_names(unresolved)}." if unresolved else ""
+    return _lines(
+        "Answer the request now, in plain text, from the results above only. Call no tools and invent nothing."
+        " If results contradict each other, give both.",
+        missing,
+    )
+
+
+def _schema_rules(output_type: type[BaseModel] | None) -> str:
+    if output_type is None:
+        return ""
+    schema = json.dumps(output_type.model_json_schema(), ensure_ascii=False)
+    return f"Write the answer as one JSON object that fits this schema, and nothing else:\n{schema}"
+
+
+def answer_prompt(
+    request: str,
+    evidence: Sequence[Evidence],
+    *,
+    draft: str,
+    unresolved: Sequence[str],
+    limit: int,
+    output_type: type[BaseModel] | None,
+) -> str:
+    """Return the request of the answer call: question, bounded evidence, draft, rules; volatile parts last."""
+    return _lines(
+        f"Request:\n{request}",
+        f"Tool results:\n{_render_evidence(evidence, limit)}",
+        f"Draft so far:\n{bounded_text(draft, limit // 2)}" if draft else "",
+        _answer_rules(unresolved),
+        _schema_rules(output_type),
+    )
+
+
+def plain_answer_prompt(
+    request: str,
+    evidence: Sequence[Evidence],
+    *,
+    unresolved: Sequence[str],
+    limit: int,
+    problem: str,
+    output_type: type[BaseModel] | None,
+) -> str:
+    """Return the second shape of the answer call: rules first, half the evidence, the question last, brief."""
+    return _lines(
+        "You are given results that were already looked up. Reply with the answer to the question in a few sentences.",
+        f"A first attempt did not work ({problem})." if problem else "",
+        f"Known:\n{_render_evidence(evidence, limit // 2)}",
+        f"Not known: {_names(unresolved)}. Say so." if unresolved else "",
+        _schema_rules(output_type),
+        f"Question:\n{request}",
+    )
+
+
+def unresolved_note(unresolved: Sequence[str]) -> str:
+    """Return the sentence added to a reply that does not name its open slots itself."""
+    return f"Not established: {_names(unresolved)}."
+
+
+def _known(evidence: Sequence[Evidence]) -> str:
+    findings = [
+        f"- {e.tool}: {bounded_text(' '.join(e.finding.split()), _FALLBACK_FINDING_CHARS)}"
+        for e in evidence
+        if not e.is_error and e.finding.strip()
+    ]
+    failed = dict.fromkeys(e.tool for e in evidence if e.is_error)
+    return _lines(
+        "What was found:" if findings else "",
+        *dict.fromkeys(findings),
+        f"These tools failed: {_names(list(failed))}." if failed else "",
+    )
+
+
+def fallback_text(evidence: Sequence[Evidence], unresolved: Sequence[str], *, problem: str) -> str:
+    """Return the answer made of the evidence alone, where no model could write one; bounded, covering every round."""
+    text = _lines(
+        f"No answer could be written ({problem}).",
+        _known(evidence),
+        unresolved_note(unresolved) if unresolved else "",
+    )
+    return bounded_text(text, _FALLBACK_CHARS)
+
+
+def failure_text(error: str, evidence: Sequence[Evidence], unresolved: Sequence[str]) -> str:
+    """Return the reply of a run whose model could not be called."""
+    text = _lines(
+        f"The request could not be completed: the model could not be called ({error}).",
+        _known(evidence),
+        unresolved_note(unresolved) if unresolved else "",
+    )
+    return bounded_text(text, _FALLBACK_CHARS)
+
+
+def repeated_call_result(content: str) -> str:
+    """Return the result of an identical call of the same round that was not run again."""
+    return f"Not run again, the same call was already made in this round. Its result: {bounded_text(content, 200)}"
+
+
+def budget_exceeded_result() -> str:
+    """Return the result of a call the tool-call budget forbids."""
+    return "Error: not run, the tool-call budget of this run is used up"
+
+
+def timed_out_result() -> str:
+    """Return the result of a call that was still running when the run's time was over."""
+    return "Error: stopped, the time of this run is over"
+
+
+def cancelled_result() -> str:
+    """Return the result of a call that was still running when the run was cancelled."""
+    return "Error: stopped, the run was cancelled"

@@ -1,0 +1,217 @@
+"""How a run ends: the reply it sends and the outcome it leaves behind."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from autogen_agentchat.base import Response
+from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, StructuredMessage, TextMessage, ThoughtEvent
+from autogen_core.models import AssistantMessage, CreateResult, RequestUsage
+from typing_extensions import assert_never
+
+from agentloop_autogen.agent import prompts
+from agentloop_autogen.agent.answer import Answer, AnswerRequest
+from agentloop_autogen.agent.context import system_text
+from agentloop_autogen.agent.tools import ExecutedCall
+from agentloop_autogen.core.grounding import ungrounded_figures
+from agentloop_autogen.core.records import (
+    ControlAction,
+    ControlBranch,
+    Decision,
+    LoopOutcome,
+    StopReason,
+    UnavailableVerdict,
+)
+
+if TYPE_CHECKING:
+    from agentloop_autogen.agent.run import Planned, Run
+
+__all__ = ["failed", "handed_off", "replied", "stop_reason"]
+
+
+def stop_reason(branch: ControlBranch) -> StopReason:
+    """Return the stop reason of a run whose last decision took `branch`."""
+    match branch:
+        case ControlBranch.STOP_REPLANNING | ControlBranch.SKIP_DECODE_OUTPUT_BREAK | ControlBranch.MODEL_TEXT_BREAK:
+            return StopReason.ANSWERED
+        case ControlBranch.INTEGRATE_ANSWER_RETRY_BREAK:
+            return StopReason.SYNTHESISED
+        case ControlBranch.EXHAUSTED_BREAK:
+            return StopReason.EXHAUSTED
+        case ControlBranch.BUDGET_BREAK:
+            return StopReason.BUDGET
+        case ControlBranch.HANDOFF_BREAK:
+            return StopReason.HANDOFF
+        case ControlBranch.NO_VERDICT | ControlBranch.PLANNING_FAILED:
+            return StopReason.FAILED
+        case (
+            ControlBranch.NEED_TOOL_ROUND
+            | ControlBranch.VERIFIER_RETRY
+            | ControlBranch.ROLLBACK_RETRY
+            | ControlBranch.SKIP_DECODE_OUTPUT
+            | ControlBranch.KEEP_DECODE
+            | ControlBranch.NUDGE
+        ):
+            raise ValueError(f"a run cannot end on the branch {branch.value!r}, which goes on")
+        case _:
+            assert_never(branch)
+
+
+def handed_off(run: Run, planned: Planned, results: list[ExecutedCall]) -> Response | None:
+    """Return the response of a round that hands the task over, None if it does not."""
+    if not any(result.planned.call.name in run.parts.handoffs for result in results):
+        return None
+    pairs = [
+        (
+            result.planned.kept,
+            # A handoff tool that fails still hands over; its message then is the one it was configured with.
+            result.result.model_copy(update={"content": run.parts.handoffs[result.result.name].message})
+            if result.result.is_error and result.result.name in run.parts.handoffs
+            else result.result,
+        )
+        for result in results
+    ]
+    model_result = CreateResult(
+        finish_reason="function_calls",
+        content=[call for call, _ in pairs],
+        usage=RequestUsage(0, 0),
+        cached=False,
+        thought=planned.reply.thought,
+    )
+    response = run.parts.check_handoff(model_result, pairs)
+    if response is None or not isinstance(response.chat_message, HandoffMessage):
+        return None
+    reason = f"the model handed the task to {response.chat_message.target!r}"
+    action = ControlAction.TERMINATE_ITERATION
+    decision = run.controller.stop_early(ControlBranch.HANDOFF_BREAK, reason, action=action)
+    return _finished(run, decision, response.chat_message)
+
+
+async def replied(run: Run, decision: Decision) -> Response:
+    """Return the reply of a run that ends with `decision`: its draft, or an answer written from the evidence."""
+    draft = run.controller.draft
+    planned = run.planned
+    truncated = planned is not None and planned.reply.truncated
+    if decision.action is ControlAction.TERMINATE_ITERATION and draft and not truncated and not run.parts.output_type:
+        text = _with_open_slots(run, decision, draft)
+        message_id = planned.message_id if planned else None
+        return await _send_text(run, decision, text, message_id=message_id)
+    if run.parts.summarises and run.executed:
+        return _finished(run, decision, run.parts.summarise(run.executed).chat_message)
+    if draft:
+        # The draft is not the reply, but the tokens it cost have to stand on some message.
+        await run.emit(ThoughtEvent(content=draft, source=run.parts.name, models_usage=run.take_usage()))
+    await run.clock.running()
+    answer = await run.answer_writer().write(await _answer_request(run, decision))
+    run.pending_usage += answer.usage
+    if answer.thought:
+        await run.emit(ThoughtEvent(content=answer.thought, source=run.parts.name))
+    if answer.structured is not None:
+        return await _send_structured(run, decision, answer)
+    text = answer.text if answer.fallback else _with_open_slots(run, decision, answer.text)
+    return await _send_text(
+        run, decision, text, message_id=answer.message_id, fallback=answer.fallback, error=answer.problem
+    )
+
+
+async def failed(run: Run, error: str) -> Response:
+    """Return the reply of a run whose model could not be called: what failed, and what is known all the same."""
+    reason = f"the model could not be called: {error}"
+    action = ControlAction.TERMINATE_ITERATION
+    decision = run.controller.stop_early(ControlBranch.PLANNING_FAILED, reason, action=action)
+    await run.announce(decision)
+    text = prompts.failure_text(error, run.controller.evidence, _unresolved(decision))
+    return await _send_text(run, decision, text, message_id=None, fallback=True, error=error)
+
+
+async def _answer_request(run: Run, decision: Decision) -> AnswerRequest:
+    conversation = await run.parts.model_context.get_messages()
+    return AnswerRequest(
+        request=run.request,
+        images=run.images,
+        system=system_text(run.parts.system_messages, conversation),
+        evidence=run.controller.evidence,
+        draft=run.controller.draft,
+        unresolved=_unresolved(decision),
+        tool_names=run.tools.names,
+        output_type=run.parts.output_type,
+    )
+
+
+def _unresolved(decision: Decision) -> tuple[str, ...]:
+    if stop_reason(decision.branch) is StopReason.ANSWERED or decision.verdict is None:
+        return ()
+    return () if isinstance(decision.verdict, UnavailableVerdict) else decision.verdict.unresolved
+
+
+def _with_open_slots(run: Run, decision: Decision, text: str) -> str:
+    unnamed = [name for name in _unresolved(decision) if name.casefold() not in text.casefold()]
+    return f"{text.rstrip()}\n\n{prompts.unresolved_note(unnamed)}" if unnamed else text.rstrip()
+
+
+async def _send_text(
+    run: Run, decision: Decision, text: str, *, message_id: str | None, fallback: bool = False, error: str = ""
+) -> Response:
+    await run.parts.model_context.add_message(AssistantMessage(content=text, source=run.parts.name))
+    identity: dict[str, Any] = {"id": message_id} if message_id else {}
+    message = TextMessage(content=text, source=run.parts.name, models_usage=run.take_usage(), **identity)
+    return _finished(run, decision, message, text=text, fallback=fallback, error=error)
+
+
+async def _send_structured(run: Run, decision: Decision, answer: Answer) -> Response:
+    if answer.structured is None or run.parts.output_type is None:
+        raise ValueError("a structured reply needs an output type and a value of it")
+    text = answer.structured.model_dump_json()
+    await run.parts.model_context.add_message(AssistantMessage(content=text, source=run.parts.name))
+    message = StructuredMessage[run.parts.output_type](  # type: ignore[name-defined]  # the type is only known at run time
+        content=answer.structured,
+        source=run.parts.name,
+        models_usage=run.take_usage(),
+        format_string=run.parts.output_format,
+        id=answer.message_id,
+    )
+    return _finished(run, decision, message, text=text)
+
+
+def _finished(
+    run: Run,
+    decision: Decision,
+    message: BaseChatMessage,
+    *,
+    text: str = "",
+    fallback: bool = False,
+    error: str = "",
+) -> Response:
+    """Put the reasons on the message, leave the outcome behind, and return the response."""
+    reason = stop_reason(decision.branch)
+    unresolved = _unresolved(decision)
+    if message.models_usage is None:
+        message.models_usage = run.take_usage()
+    message.metadata.update(
+        {
+            "agentloop.stop_reason": reason.value,
+            "agentloop.branch": decision.branch.value,
+            "agentloop.rounds": str(run.budget.rounds),
+            "agentloop.unresolved": json.dumps(list(unresolved), ensure_ascii=False),
+        }
+    )
+    verdict = decision.verdict
+    unavailable = verdict.cause if isinstance(verdict, UnavailableVerdict) else ""
+    run.outcome = LoopOutcome(
+        stop_reason=reason,
+        slots=verdict.slots if verdict else (),
+        unresolved=unresolved,
+        rounds=run.budget.rounds,
+        model_calls=run.budget.model_calls,
+        verifier_calls=run.budget.verifier_calls,
+        synthesis_calls=run.budget.synthesis_calls,
+        tool_calls=run.budget.tool_calls,
+        usage=run.usage_by_role(),
+        decisions=tuple(run.controller.decisions),
+        elapsed_s=run.clock.elapsed_s,
+        fallback_answer=fallback,
+        ungrounded_figures=ungrounded_figures(text, run.controller.evidence, request=run.request) if text else (),
+        error=error or (unavailable if reason is StopReason.FAILED else ""),
+    )
+    return Response(chat_message=message, inner_messages=run.inner_messages)

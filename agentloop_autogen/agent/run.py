@@ -1,0 +1,401 @@
+"""One run of a controlled agent: Algorithm 1 of the paper, with everything that belongs to this run alone."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from autogen_agentchat.base import Handoff, Response
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    ThoughtEvent,
+    ToolCallExecutionEvent,
+    ToolCallRequestEvent,
+)
+from autogen_core import CancellationToken, FunctionCall, Image
+from autogen_core.model_context import ChatCompletionContext
+from autogen_core.models import (
+    AssistantMessage,
+    ChatCompletionClient,
+    CreateResult,
+    FunctionExecutionResult,
+    FunctionExecutionResultMessage,
+    LLMMessage,
+    SystemMessage,
+    UserMessage,
+)
+from autogen_core.models import RequestUsage as ModelUsage
+from autogen_core.tools import BaseTool, Workbench
+from pydantic import BaseModel
+
+from agentloop_autogen.agent import prompts
+from agentloop_autogen.agent.answer import AnswerWriter
+from agentloop_autogen.agent.bounded import bounded
+from agentloop_autogen.agent.calls import Reply, read_reply
+from agentloop_autogen.agent.clock import RunClock
+from agentloop_autogen.agent.context import Overlay, planning_prompt
+from agentloop_autogen.agent.model_call import ModelCall, characters_of, describe_error
+from agentloop_autogen.agent.tools import CancelledRound, ExecutedCall, ToolRunner
+from agentloop_autogen.core.budget import Budget, Limit, Role
+from agentloop_autogen.core.config import LoopConfig, Policy
+from agentloop_autogen.core.controller import LoopController
+from agentloop_autogen.core.evidence import compress
+from agentloop_autogen.core.patterns import MAX_IDENTICAL_CALLS
+from agentloop_autogen.core.records import (
+    ControlAction,
+    ControlBranch,
+    Decision,
+    LoopOutcome,
+    RequestUsage,
+    UnavailableVerdict,
+    Verdict,
+)
+from agentloop_autogen.core.rounds import Round, ToolCall, ToolResult
+from agentloop_autogen.messages import ControlEvent
+from agentloop_autogen.verify.base import SlotVerifier
+from agentloop_autogen.verify.usage import collect_usage
+
+__all__ = ["AgentParts", "Run"]
+
+PLANNING_ATTEMPTS: Final = 2
+RETRY_PAUSE_S: Final = 0.2
+_SHRUNK: Final = 4
+"""A second attempt at planning gets a prompt of this fraction: a context that overflowed is the fault we can mend."""
+
+Emit = Callable[[BaseAgentEvent | BaseChatMessage], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class AgentParts:
+    """What a run borrows from its agent."""
+
+    name: str
+    config: LoopConfig
+    model_client: ChatCompletionClient
+    model_client_stream: bool
+    verifier: SlotVerifier
+    system_messages: Sequence[SystemMessage]
+    model_context: ChatCompletionContext
+    workbenches: Sequence[Workbench]
+    handoff_tools: Sequence[BaseTool[Any, Any]]
+    handoffs: dict[str, Handoff]
+    output_type: type[BaseModel] | None
+    output_format: str | None
+    summarises: bool
+    """Whether tool results are summarised instead of answered from (`reflect_on_tool_use=False`)."""
+    check_handoff: Callable[[CreateResult, list[tuple[FunctionCall, FunctionExecutionResult]]], Response | None]
+    summarise: Callable[[list[tuple[FunctionCall, FunctionExecutionResult]]], Response]
+
+
+@dataclass
+class Planned:
+    """A planning reply with the message id its chunks carry."""
+
+    reply: Reply
+    message_id: str
+
+
+class _SearchOver(Exception):
+    """The time for the search ended inside a planning call."""
+
+
+class _PlanningFailed(Exception):
+    """The model could not be called for good."""
+
+
+@dataclass
+class Run:
+    """One run: its request, its budget, its controller, and the messages it sends. Nothing of it outlives it."""
+
+    parts: AgentParts
+    request: str
+    images: Sequence[Image]
+    emit_event: Emit
+    token: CancellationToken
+    clock: RunClock
+    inner_messages: list[BaseAgentEvent | BaseChatMessage]
+    overlay: Overlay = field(default_factory=Overlay)
+    executed: list[tuple[FunctionCall, FunctionExecutionResult]] = field(
+        default_factory=list["tuple[FunctionCall, FunctionExecutionResult]"]
+    )
+    planned: Planned | None = None
+    round_messages: tuple[LLMMessage, ...] = ()
+    pending_usage: RequestUsage = field(default_factory=RequestUsage)
+    outcome: LoopOutcome | None = None
+    """How the run ended; None until it has."""
+
+    def __post_init__(self) -> None:
+        self.budget = Budget(self.parts.config)
+        self.controller = LoopController(self.parts.config)
+        self.call = ModelCall(
+            self.parts.model_client,
+            source=self.parts.name,
+            stream=self.parts.model_client_stream,
+            emit=self.emit_event,
+            token=self.token,
+        )
+        self.tools = ToolRunner(self.parts.workbenches, self.parts.handoff_tools, emit=self.emit, token=self.token)
+
+    async def execute(self) -> Response:
+        """Run the loop to its end and return the reply (Algorithm 1; the numbers are its lines)."""
+        from agentloop_autogen.agent.reply import failed, handed_off, replied  # deferred: replies are made of runs
+
+        try:
+            while True:
+                planned = await self.plan()  # 11: the model produces a draft, calls, or both
+                results = await self.execute_tools(planned)  # 12: tools run, evidence is compressed
+                if (handoff := handed_off(self, planned, results)) is not None:
+                    return handoff
+                self.controller.observe(self.round_of(planned, results))  # 15: stability, novelty, patterns
+                verdict = await self.verify()  # 13: what is covered, what is missing
+                decision = await self.decide(verdict, planned)  # 14, 17: closure and the control action
+                if decision.action is not ControlAction.CONTINUE_INVOCATION:
+                    return await replied(self, decision)  # 20-25: synthesise, or return the grounded answer
+                await self.go_on(decision, planned)  # 18-19: the next round is told what is open
+        except _SearchOver:
+            reason = f"ran out of {Limit.TIME.value}"
+            action = ControlAction.ANSWER_SYNTHESIS
+            return await replied(self, self.controller.stop_early(ControlBranch.BUDGET_BREAK, reason, action=action))
+        except _PlanningFailed as failure:
+            return await failed(self, str(failure))
+
+    # --- events and usage ----------------------------------------------------------------------------------------
+
+    async def emit(self, event: BaseAgentEvent | BaseChatMessage) -> None:
+        """Send an event and keep it for the response."""
+        self.inner_messages.append(event)
+        await self.emit_event(event)
+
+    def take_usage(self) -> ModelUsage:
+        """Return the tokens no message carries yet; the caller's message does from now on."""
+        usage, self.pending_usage = self.pending_usage, RequestUsage()
+        return ModelUsage(usage.prompt_tokens, usage.completion_tokens)
+
+    def usage_by_role(self) -> dict[str, RequestUsage]:
+        """Return the tokens so far by role."""
+        return {role.value: usage for role, usage in self.budget.usage.items()}
+
+    def _search_s(self) -> float:
+        return self.budget.search_s - self.clock.elapsed_s
+
+    # --- planning ------------------------------------------------------------------------------------------------
+
+    async def plan(self) -> Planned:
+        """Make the planning call of a round, at most twice."""
+        await self.clock.running()
+        self.budget.rounds += 1
+        problem = ""
+        for attempt in range(PLANNING_ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(RETRY_PAUSE_S)
+            try:
+                return await bounded(self._plan_once(attempt), token=self.token, remaining_s=self._search_s)
+            except asyncio.TimeoutError:
+                if self._search_s() <= 0:
+                    raise _SearchOver from None
+                problem = "the model client timed out"
+            except Exception as error:  # noqa: BLE001 - whatever a client raises, the run must end with a reply
+                problem = describe_error(error)
+        raise _PlanningFailed(problem)
+
+    async def _plan_once(self, attempt: int) -> Planned:
+        message_id = str(uuid.uuid4())
+        tools = await self.tools.list_tools()
+        messages = await self._planning_prompt(self.parts.config.max_prompt_chars // (_SHRUNK if attempt else 1))
+        self.budget.model_calls += 1
+        result = await self.call(messages, message_id=message_id, tools=tools)
+        usage = RequestUsage(prompt_tokens=result.usage.prompt_tokens, completion_tokens=result.usage.completion_tokens)
+        self.budget.spend_tokens(Role.AGENT, usage, characters=characters_of(messages, result))
+        self.pending_usage += usage
+        self.planned = Planned(read_reply(result, self.tools.names), message_id)
+        if self.planned.reply.thought:
+            await self.emit(ThoughtEvent(content=self.planned.reply.thought, source=self.parts.name, id=message_id))
+            self.planned.message_id = str(uuid.uuid4())
+        return self.planned
+
+    async def _planning_prompt(self, limit: int) -> list[LLMMessage]:
+        conversation = await self.parts.model_context.get_messages()
+        return planning_prompt(
+            self.parts.system_messages, conversation, request=self.request, overlay=self.overlay, limit=limit
+        )
+
+    # --- tools ---------------------------------------------------------------------------------------------------
+
+    async def execute_tools(self, planned: Planned) -> list[ExecutedCall]:
+        """Run the calls of a round and keep them, with their results, in the conversation."""
+        calls = planned.reply.calls
+        if not calls:
+            self.round_messages = ()
+            return []
+        await self.clock.running()
+        shown = [planned_call.call for planned_call in calls]
+        await self.emit(ToolCallRequestEvent(content=shown, source=self.parts.name, models_usage=self.take_usage()))
+        capped = self.parts.config.policy is Policy.EXTENDED and self.parts.config.patterns
+        try:
+            results = await self.tools.run(
+                calls,
+                allowed=self.budget.tool_calls_left(),
+                identical=MAX_IDENTICAL_CALLS if capped else None,
+                remaining_s=self._search_s,
+            )
+        except CancelledRound as cancelled:
+            # What ran has had its effect: the history says so, and no call in it is left without a result.
+            await self._keep(planned, cancelled.results)
+            raise
+        self.budget.tool_calls += sum(
+            result.executed and result.planned.call.name not in self.parts.handoffs for result in results
+        )
+        self.executed += [(result.planned.call, result.result) for result in results]
+        await self._keep(planned, results)
+        await self.emit(ToolCallExecutionEvent(content=[result.result for result in results], source=self.parts.name))
+        return results
+
+    async def _keep(self, planned: Planned, results: Sequence[ExecutedCall]) -> None:
+        limit = self.parts.config.max_result_chars
+        calls = AssistantMessage(
+            content=[result.planned.kept for result in results],
+            source=self.parts.name,
+            thought=planned.reply.thought,
+        )
+        kept = [
+            result.result.model_copy(
+                update={"content": compress(result.result.content, limit), "name": result.planned.kept.name}
+            )
+            for result in results
+        ]
+        answered = FunctionExecutionResultMessage(content=kept)
+        await self.parts.model_context.add_message(calls)
+        await self.parts.model_context.add_message(answered)
+        self.round_messages = (calls, answered)
+
+    def round_of(self, planned: Planned, results: Sequence[ExecutedCall]) -> Round:
+        """Return the round as the core sees it."""
+        return Round(
+            planned.reply.draft,
+            tuple(
+                ToolResult(
+                    ToolCall(result.planned.call.name, result.planned.call.arguments),
+                    result.result.content,
+                    is_error=bool(result.result.is_error),
+                    executed=result.executed,
+                )
+                for result in results
+            ),
+        )
+
+    # --- verdict and decision ------------------------------------------------------------------------------------
+
+    async def verify(self) -> Verdict | None:
+        """Ask the verifier about the round just observed; None where it need not be asked. Faults become a verdict."""
+        if not self.controller.needs_verdict():
+            return None
+        await self.clock.running()
+        until = self.clock.elapsed_s + self.parts.config.verifier_timeout_s
+        if self._search_s() <= 0:
+            return UnavailableVerdict(cause="the time of this run is over")
+        self.budget.verifier_calls += 1
+        with collect_usage() as meter:
+            try:
+                verdict = await bounded(
+                    self._ask_verifier(),
+                    token=self.token,
+                    remaining_s=lambda: min(until - self.clock.elapsed_s, self._search_s()),
+                )
+            except asyncio.TimeoutError:
+                verdict = UnavailableVerdict(cause="the verifier did not answer in time")
+            except Exception as error:  # noqa: BLE001 - a verifier is anybody's code, and its fault must not end the run
+                verdict = UnavailableVerdict(cause=describe_error(error))
+        seen = sum(len(piece.finding) for piece in self.controller.evidence) + len(self.request)
+        self.budget.spend_tokens(Role.VERIFIER, meter.total, characters=seen if meter.calls else 0)
+        self.pending_usage += meter.total
+        return verdict
+
+    async def _ask_verifier(self) -> Verdict:
+        verdict = await self.parts.verifier.verify(
+            self.request, self.controller.draft, self.controller.evidence, cancellation_token=self.token
+        )
+        said = cast(object, verdict)  # a verifier is anybody's code: its word for the type is not enough
+        if not isinstance(said, Verdict):
+            raise TypeError(f"the verifier returned {type(said).__name__}, not a Verdict")
+        return said
+
+    async def decide(self, verdict: Verdict | None, planned: Planned) -> Decision:
+        """Return the decision on the round, after the budgets had their say."""
+        decision = self.controller.decide(verdict)
+        if decision.action is ControlAction.CONTINUE_INVOCATION:
+            limit = self.budget.after_round(elapsed_s=self.clock.elapsed_s, reflects=not planned.reply.calls)
+            if limit is not None:
+                decision = self.controller.stop_for_budget(limit)
+        await self.announce(decision)
+        return decision
+
+    async def announce(self, decision: Decision) -> None:
+        """Put the decision into the stream where that was asked for."""
+        if self.parts.config.emit_control_events:
+            await self.emit(ControlEvent(source=self.parts.name, decision=decision, usage=self.usage_by_role()))
+
+    # --- the next round ------------------------------------------------------------------------------------------
+
+    async def go_on(self, decision: Decision, planned: Planned) -> None:
+        """Prepare the next round: what is open goes to the end of its prompt, what was unstable out of it."""
+        self.overlay.note = ""
+        rolls_back = decision.branch is ControlBranch.ROLLBACK_RETRY
+        if not planned.reply.calls:
+            await self._send_back(decision, planned, keeps_draft=not rolls_back)
+            return
+        if rolls_back and not self.controller.brought_news:
+            self.overlay.drop(*self.round_messages)
+        if decision.branch is ControlBranch.NUDGE:
+            await self._add(UserMessage(content=self._nudge(decision), source="user"))
+        elif decision.verdict is not None and self.parts.config.policy is Policy.EXTENDED:
+            self.overlay.note = prompts.open_slots_note(decision.verdict, decision.branch)
+
+    async def _send_back(self, decision: Decision, planned: Planned, *, keeps_draft: bool) -> None:
+        self.budget.reflections += 1
+        reply = planned.reply
+        if reply.draft:
+            await self.emit(ThoughtEvent(content=reply.draft, source=self.parts.name, models_usage=self.take_usage()))
+            if keeps_draft:
+                await self._add(AssistantMessage(content=reply.draft, source=self.parts.name))
+        if decision.branch is ControlBranch.NUDGE:
+            feedback = self._nudge(decision)
+        else:
+            feedback = prompts.reflection(
+                decision.verdict,
+                decision.branch,
+                blank=not reply.draft,
+                markup=reply.markup,
+                unused_tools=self._unused_tools(),
+            )
+        await self._add(UserMessage(content=feedback, source="user"))
+
+    async def _add(self, message: LLMMessage) -> None:
+        conversation = await self.parts.model_context.get_messages()
+        self.overlay.add(conversation[-1] if conversation else None, message)
+
+    def _nudge(self, decision: Decision) -> str:
+        return prompts.nudge(
+            decision.verdict,
+            tried=self.controller.tried,
+            unused_tools=self._unused_tools(),
+            rounds=decision.fruitless,
+        )
+
+    def _unused_tools(self) -> list[str]:
+        used = {call.name for call, _ in self.controller.tried}
+        return [name for name in self.tools.names if name not in used]
+
+    def answer_writer(self) -> AnswerWriter:
+        """Return what writes the answer of this run."""
+        return AnswerWriter(
+            self.call,
+            self.parts.model_client,
+            budget=self.budget,
+            token=self.token,
+            remaining_s=lambda: self.parts.config.timeout_s - self.clock.elapsed_s,
+            limit=self.parts.config.max_evidence_chars + len(self.request),
+        )

@@ -1,0 +1,252 @@
+"""The controller of one run: takes in rounds and verdicts, gives decisions. One object per run, no state beyond it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentloop_autogen.core.budget import Limit
+from agentloop_autogen.core.config import LoopConfig, Policy
+from agentloop_autogen.core.evidence import EvidenceLog
+from agentloop_autogen.core.novelty import NoveltyTracker
+from agentloop_autogen.core.patterns import PatternTracker
+from agentloop_autogen.core.policy import EXTENDED_TABLE, PAPER_TABLE, Situation, Strike, select
+from agentloop_autogen.core.reconcile import reconcile
+from agentloop_autogen.core.records import (
+    ControlAction,
+    ControlBranch,
+    Decision,
+    Detector,
+    Evidence,
+    Slot,
+    SlotState,
+    UnavailableVerdict,
+    Verdict,
+)
+from agentloop_autogen.core.rounds import Round, RoundKey, ToolCall
+from agentloop_autogen.core.stability import Stability, check_stability
+
+__all__ = ["LoopController", "Signals"]
+
+_SECOND_STRIKE = 2
+"""Fruitless rounds in a row after the nudge that end the search."""
+_REMEMBERED_CALLS = 64
+
+
+@dataclass(frozen=True)
+class Signals:
+    """What a round showed before anybody was asked about it."""
+
+    stability: Stability
+    new_evidence: bool
+    detector: Detector | None
+    strike: Strike
+    fruitless: int
+
+
+class LoopController:
+    """Decides after every round of one run whether to go on, to write the answer or to stop (Algorithm 1, lines 13-17).
+
+    Args:
+        config: The settings of the run.
+
+    Use: `observe` the round, ask the verifier if `needs_verdict`, then `decide`.
+    """
+
+    def __init__(self, config: LoopConfig) -> None:
+        self._config = config
+        self._extended = config.policy is Policy.EXTENDED
+        self._evidence = EvidenceLog(config)
+        self._novelty = NoveltyTracker()
+        self._patterns = PatternTracker()
+        self._previous: RoundKey | None = None
+        self._draft = ""
+        self._signals = Signals(Stability(), new_evidence=False, detector=None, strike=Strike.NONE, fruitless=0)
+        self._fruitless = 0
+        self._nudged_at: int | None = None
+        self._verdict: Verdict | None = None
+        self._verified_draft: str | None = None
+        self._evidence_since_verdict = False
+        self._tried: Counter[ToolCall] = Counter()
+        self.decisions: list[Decision] = []
+
+    @property
+    def evidence(self) -> Sequence[Evidence]:
+        """All evidence kept of this run, oldest first."""
+        return self._evidence.items
+
+    @property
+    def draft(self) -> str:
+        """The draft of the last round; empty where it only called tools."""
+        return self._draft
+
+    @property
+    def brought_news(self) -> bool:
+        """Whether the last round brought new evidence."""
+        return self._signals.new_evidence
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The last verdict, as it was acted on."""
+        return self._verdict
+
+    @property
+    def tried(self) -> Sequence[tuple[ToolCall, int]]:
+        """Distinct calls made so far with how often, the most frequent first."""
+        return self._tried.most_common()
+
+    def observe(self, round_: Round) -> Signals:
+        """Take in one finished round and return what it shows. Work is linear in the bounded text of this round."""
+        key = RoundKey.of(round_)
+        new_evidence = self._take_in(round_)
+        pattern = self._patterns.observe(key) if self._extended and self._config.patterns else None
+        judges_novelty = self._extended and self._config.novelty
+        # What brings news is not stable however alike it looks, so nothing need be masked to find that out.
+        stability = check_stability(self._previous, key, self._config, masked=judges_novelty and not new_evidence)
+        if judges_novelty and new_evidence and stability.stable:
+            stability = Stability(stability.s_call, stability.s_result, stable=False)
+        detector = self._detector(pattern, new_evidence=new_evidence)
+        strike = self._count(detector)
+        self._previous, self._draft = key, round_.draft
+        self._signals = Signals(stability, new_evidence, detector, strike, self._fruitless)
+        return self._signals
+
+    def _take_in(self, round_: Round) -> bool:
+        news = False
+        for result in round_.results:
+            if not result.executed:
+                continue
+            self._evidence.add(result)
+            if len(self._tried) < _REMEMBERED_CALLS or result.call in self._tried:
+                self._tried[result.call] += 1
+            # Every result is taken in, so no short circuit.
+            news = self._novelty.observe(result) or news
+        changed = news if self._extended and self._config.novelty else bool(round_.results)
+        self._evidence_since_verdict = self._evidence_since_verdict or changed
+        return news
+
+    def _detector(self, pattern: Detector | None, *, new_evidence: bool) -> Detector | None:
+        if pattern is None and self._extended and self._config.novelty and not new_evidence:
+            return Detector.NOTHING_NEW
+        return pattern
+
+    def _count(self, detector: Detector | None) -> Strike:
+        if not self._is_fruitless(detector):
+            self._fruitless, self._nudged_at = 0, None
+            return Strike.NONE
+        self._fruitless += 1
+        if not self._config.two_strikes:
+            return Strike.NONE
+        if self._nudged_at is None:
+            return Strike.FIRST if self._fruitless >= self._config.patience else Strike.NONE
+        return Strike.SECOND if self._fruitless >= self._nudged_at + _SECOND_STRIKE else Strike.NONE
+
+    def _is_fruitless(self, detector: Detector | None) -> bool:
+        # Twenty identical calls in a round are worth a mark, but what they bring for the first time is still news.
+        return detector is not None and detector is not Detector.REPEATED_IN_ROUND
+
+    def needs_verdict(self) -> bool:
+        """Return whether the verifier must be asked about the round just observed.
+
+        With `cheap_first` the last verdict stands while neither evidence nor draft changed; one that could not be had
+        is asked for again only with new evidence or a new draft.
+        """
+        if self._config.policy is Policy.OFF or not self._config.slot_control:
+            return False
+        if not (self._extended and self._config.cheap_first):
+            return True
+        if self._verdict is None:
+            return bool(self._draft or self._evidence)
+        return self._evidence_since_verdict or self._draft != self._verified_draft
+
+    def decide(self, verdict: Verdict | None) -> Decision:
+        """Return the decision on the round just observed, and remember it.
+
+        Args:
+            verdict: What the verifier said; None where it was not asked, and the last verdict stands.
+        """
+        if self._config.policy is Policy.OFF or not self._config.slot_control:
+            return self._record(*self._decide_without_slots(), verified=False)
+        if verdict is not None:
+            self._verdict = self._accept(verdict)
+            self._verified_draft, self._evidence_since_verdict = self._draft, False
+        current = self._verdict or UnavailableVerdict(cause="the verifier was not asked")
+        situation = Situation(
+            verdict=current,
+            stable=bool(self._signals.stability.stable),
+            config=self._config,
+            strike=self._signals.strike if self._extended else Strike.NONE,
+        )
+        table = EXTENDED_TABLE if self._extended else PAPER_TABLE
+        rule = select(table, situation)
+        if isinstance(current, UnavailableVerdict) and rule.branch is not ControlBranch.EXHAUSTED_BREAK and self._draft:
+            reason = f"no verdict could be had ({current.cause}); the draft is returned unverified"
+            return self._record(
+                ControlAction.TERMINATE_ITERATION, ControlBranch.NO_VERDICT, reason, verified=verdict is not None
+            )
+        if rule.branch is ControlBranch.NUDGE:
+            self._nudged_at = self._fruitless
+        if rule.branch is ControlBranch.EXHAUSTED_BREAK:
+            self._verdict = _exhaust(current)
+        return self._record(rule.action, rule.branch, rule.reason, verified=verdict is not None)
+
+    def _accept(self, verdict: Verdict) -> Verdict:
+        if not self._extended:
+            return verdict
+        return reconcile(verdict, self._evidence.items, self._draft, self._config)
+
+    def _decide_without_slots(self) -> tuple[ControlAction, ControlBranch, str]:
+        if self._draft and self._previous is not None and not self._previous.calls:
+            return ControlAction.TERMINATE_ITERATION, ControlBranch.MODEL_TEXT_BREAK, "the model answered in text"
+        return ControlAction.CONTINUE_INVOCATION, ControlBranch.KEEP_DECODE, "the model called tools"
+
+    def stop_for_budget(self, limit: Limit) -> Decision:
+        """Replace the decision just made to go on by one to stop, because `limit` forbids another round."""
+        return self._replace(ControlBranch.BUDGET_BREAK, f"ran out of {limit.value}")
+
+    def stop_early(self, branch: ControlBranch, reason: str, *, action: ControlAction) -> Decision:
+        """Record that the run ends in a round that no rule was asked about: a handoff, or planning that did not end."""
+        self._signals = Signals(
+            Stability(), new_evidence=False, detector=None, strike=Strike.NONE, fruitless=self._fruitless
+        )
+        return self._record(action, branch, reason, verified=False)
+
+    def _replace(self, branch: ControlBranch, reason: str) -> Decision:
+        action = ControlAction.TERMINATE_ITERATION if self._draft else ControlAction.ANSWER_SYNTHESIS
+        last = self.decisions.pop()
+        reason = f"{reason}; without it: {last.reason}"
+        decision = last.model_copy(update={"action": action, "branch": branch, "reason": reason})
+        self.decisions.append(decision)
+        return decision
+
+    def _record(self, action: ControlAction, branch: ControlBranch, reason: str, *, verified: bool) -> Decision:
+        signals = self._signals
+        decision = Decision(
+            round=len(self.decisions) + 1,
+            action=action,
+            branch=branch,
+            verdict=self._verdict,
+            verified=verified,
+            s_call=signals.stability.s_call,
+            s_result=signals.stability.s_result,
+            stable=signals.stability.stable,
+            detector=signals.detector,
+            fruitless=signals.fruitless,
+            reason=reason,
+        )
+        self.decisions.append(decision)
+        return decision
+
+
+def _exhaust(verdict: Verdict) -> Verdict:
+    """Return the verdict with every open slot marked exhausted, and missing items without a slot given one."""
+    named = {slot.name for slot in verdict.slots}
+    slots = [
+        slot.model_copy(update={"state": SlotState.EXHAUSTED})
+        if slot.state in (SlotState.MISSING, SlotState.CONFLICTING)
+        else slot
+        for slot in verdict.slots
+    ]
+    slots += [Slot(name=name, state=SlotState.EXHAUSTED) for name in verdict.missing if name not in named]
+    return verdict.model_copy(update={"slots": tuple(slots)})

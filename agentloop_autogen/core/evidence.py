@@ -1,0 +1,74 @@
+"""The evidence of one run: one bounded record per tool result, bounded in total (Ē_t, eq. 1)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from agentloop_autogen.core.config import LoopConfig
+from agentloop_autogen.core.normalise import bounded_text, is_empty_result, replace_blobs
+from agentloop_autogen.core.records import Evidence
+from agentloop_autogen.core.rounds import ToolResult
+
+__all__ = ["EvidenceLog", "compress"]
+
+_STUB_CHARS: Final = 160
+_HEADROOM: Final = 2
+"""A text is first cut to this many times its bound: a result of megabytes costs no more than others."""
+
+
+def compress(text: str, limit: int) -> str:
+    """Return a tool result as bounded text: base64 replaced by a mark, the middle of long texts left out.
+
+    Short results come back verbatim.
+    """
+    if len(text) <= min(limit, 255):
+        return text
+    return bounded_text(replace_blobs(bounded_text(text, limit * _HEADROOM)), limit)
+
+
+class EvidenceLog:
+    """Append-only evidence; over its bound the oldest pieces are shortened, then dropped. Ids are never reused."""
+
+    def __init__(self, config: LoopConfig) -> None:
+        self._finding_chars = config.max_finding_chars
+        self._total_chars = config.max_evidence_chars
+        self._old: deque[Evidence] = deque()
+        self._recent: deque[Evidence] = deque()
+        self._chars = 0
+        self._count = 0
+
+    def add(self, result: ToolResult) -> Evidence:
+        """Append the evidence of one executed call and return it."""
+        self._count += 1
+        finding = compress(result.content, self._finding_chars)
+        unresolved = (result.call.name,) if result.is_error or is_empty_result(result.content) else ()
+        evidence = Evidence(
+            id=f"e{self._count}",
+            tool=result.call.name,
+            is_error=result.is_error,
+            finding=finding,
+            unresolved=unresolved,
+        )
+        self._recent.append(evidence)
+        self._chars += len(finding)
+        self._shrink()
+        return evidence
+
+    def _shrink(self) -> None:
+        while self._chars > self._total_chars and len(self._recent) > 1:
+            oldest = self._recent.popleft()
+            stub = bounded_text(oldest.finding, _STUB_CHARS)
+            self._chars += len(stub) - len(oldest.finding)
+            self._old.append(oldest.model_copy(update={"finding": stub}))
+        while self._chars > self._total_chars and self._old:
+            self._chars -= len(self._old.popleft().finding)
+
+    @property
+    def items(self) -> Sequence[Evidence]:
+        """All evidence kept, oldest first."""
+        return (*self._old, *self._recent)
+
+    def __bool__(self) -> bool:
+        return self._count > 0

@@ -1,0 +1,120 @@
+"""Whether a result brings anything that no earlier result brought (section 10, item 3).
+
+New means a new salient token (number, name, identifier, content word) or a new row of known ones; times, ids, durations
+and addresses never count, nor what merely echoes the call. Work per result is bounded by `VIEW_CHARS`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from agentloop_autogen.core.normalise import (
+    MASK,
+    is_empty_result,
+    is_volatile,
+    normalise_arguments,
+    raw_words,
+    words,
+)
+from agentloop_autogen.core.rounds import ToolResult
+from agentloop_autogen.core.vocabulary import ACKNOWLEDGEMENT, NEGATION, UNINFORMATIVE
+
+__all__ = ["NoveltyTracker", "is_salient"]
+
+VIEW_CHARS: Final = 800
+"""Characters of one result that are searched for news."""
+_BACKLOG: Final = 64
+_SHORT_ACKNOWLEDGEMENT: Final = 8
+
+
+def is_salient(word: str) -> bool:
+    """Return whether a lower-cased word could carry a finding: a number, an identifier or a content word."""
+    if word == MASK or word in UNINFORMATIVE:
+        return False
+    return len(word) > 2 or not word.isascii() or any(map(str.isdigit, word))
+
+
+class NoveltyTracker:
+    """Remembers what the evidence of one run has said so far."""
+
+    def __init__(self) -> None:
+        self._signatures: set[bytes] = set()
+        self._calls: set[tuple[str, str]] = set()
+        self._words: set[str] = set()
+        self._rows: set[tuple[str, ...]] = set()
+        self._last_text: dict[str, str] = {}
+        self._unread: deque[str] = deque(maxlen=_BACKLOG)
+
+    def observe(self, result: ToolResult) -> bool:
+        """Take in one result and return whether it is new evidence; errors and empty results never are."""
+        if result.is_error or is_empty_result(result.content):
+            return False
+        arguments = normalise_arguments(result.call.arguments)
+        new_call = (result.call.name, arguments) not in self._calls
+        self._calls.add((result.call.name, arguments))
+        if result.signature in self._signatures:
+            return new_call and _is_acknowledgement(result.plain)
+        self._signatures.add(result.signature)
+        text = result.plain
+        view = _changed_view(self._last_text.get(result.call.name, ""), text)
+        self._last_text[result.call.name] = text[: 2 * VIEW_CHARS]
+        return self._brings_news(view, frozenset(raw_words(arguments))) or (new_call and _is_acknowledgement(text))
+
+    def _brings_news(self, view: str, echo: frozenset[str]) -> bool:
+        found = raw_words(view)
+        said = set(found)
+        fresh = said - self._words - echo
+        self._words |= said
+        if any(is_salient(word) and not is_volatile(found, found.index(word)) for word in fresh):
+            # Its rows are read only if a later result brings nothing but known words.
+            self._unread.append(view)
+            return True
+        while self._unread:
+            self._read_rows(self._unread.popleft(), frozenset())
+        return self._read_rows(view, echo)
+
+    def _read_rows(self, view: str, echo: frozenset[str]) -> bool:
+        rows = {row for line in _lines(view) if (row := _data_row(line, echo))}
+        fresh = rows - self._rows
+        self._rows |= rows
+        return bool(fresh)
+
+
+def _is_acknowledgement(text: str) -> bool:
+    said = raw_words(text[:200])
+    return (
+        0 < len(said) <= _SHORT_ACKNOWLEDGEMENT and not ACKNOWLEDGEMENT.isdisjoint(said) and NEGATION.isdisjoint(said)
+    )
+
+
+def _lines(view: str) -> list[str]:
+    return view.replace("}, ", "}\n").replace("},{", "}\n{").replace("), ", ")\n").replace("], ", "]\n").split("\n")
+
+
+def _data_row(line: str, echo: frozenset[str]) -> tuple[str, ...]:
+    # The same numbers in a new combination are news; the same row reordered or reworded is not.
+    row = tuple(sorted({word for word in words(line) if is_salient(word) and word not in echo}))
+    return row if any(any(map(str.isdigit, word)) for word in row) else ()
+
+
+def _changed_view(previous: str, text: str) -> str:
+    """Return at most `VIEW_CHARS` of `text`: all of it, or the parts around the first and last change."""
+    if len(text) <= VIEW_CHARS:
+        return text
+    first = _common_prefix(previous, text)
+    half = VIEW_CHARS // 2
+    start = max(0, min(first - 40, len(text) - half))
+    tail_start = max(start + half, len(text) - half)
+    return f"{text[start : start + half]} {text[tail_start:]}"
+
+
+def _common_prefix(left: str, right: str) -> int:
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
