@@ -9,7 +9,7 @@ from typing import Final
 
 from rapidfuzz import fuzz
 
-from agentloop_autogen.core.normalise import is_empty_result, plain_text
+from agentloop_autogen.core.normalise import is_empty_result, plain_text, raw_words
 from agentloop_autogen.core.novelty import is_salient
 from agentloop_autogen.core.records import Evidence, Slot, SlotState
 
@@ -29,6 +29,11 @@ def _comparable(text: str) -> str:
     plain = plain_text(text).replace('\\\\"', '"').replace("\\\\n", " ").lower()
     plain = plain.replace("\u2019", "'").replace("\u201c", '"').replace("\u201d", '"')
     return " ".join(_GROUPING.sub("", plain).split())
+
+
+@lru_cache(maxsize=512)
+def _spoken(text: str) -> str:
+    return " ".join(raw_words(text))
 
 
 @lru_cache(maxsize=1_024)
@@ -66,7 +71,7 @@ def supports(quote: str, evidence: Evidence) -> bool:
         return True
     if len(wanted) < _FUZZY_CHARS:
         return _is_cjk(wanted) and wanted in text
-    return fuzz.partial_ratio(wanted, text, score_cutoff=_MATCH) >= _MATCH
+    return fuzz.partial_ratio(_spoken(wanted), _spoken(text), score_cutoff=_MATCH) >= _MATCH
 
 
 def _is_cjk(text: str) -> bool:

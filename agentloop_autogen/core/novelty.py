@@ -22,10 +22,12 @@ from agentloop_autogen.core.vocabulary import ACKNOWLEDGEMENT, NEGATION, UNINFOR
 
 __all__ = ["NoveltyTracker", "is_salient"]
 
-VIEW_CHARS: Final = 800
+VIEW_CHARS: Final = 600
 """Characters of one result that are searched for news."""
 _BACKLOG: Final = 64
 _SHORT_ACKNOWLEDGEMENT: Final = 8
+_ROW_MARK: Final = "~~"
+_ROW_ENDS: Final = tuple((end, f"{end} {_ROW_MARK} ") for end in ("\n", "}, ", "},", "), ", "], "))
 
 
 def is_salient(word: str) -> bool:
@@ -43,6 +45,7 @@ class NoveltyTracker:
         self._calls: set[tuple[str, str]] = set()
         self._words: set[str] = set()
         self._rows: set[tuple[str, ...]] = set()
+        self._views: set[int] = set()
         self._last_text: dict[str, str] = {}
         self._unread: deque[str] = deque(maxlen=_BACKLOG)
 
@@ -75,9 +78,13 @@ class NoveltyTracker:
         return self._read_rows(view, echo)
 
     def _read_rows(self, view: str, echo: frozenset[str]) -> bool:
-        rows = {row for line in _lines(view) if (row := _data_row(line, echo))}
-        fresh = rows - self._rows
-        self._rows |= rows
+        found = words(_with_row_marks(view))
+        masked = hash(tuple(found))
+        if masked in self._views:
+            return False
+        self._views.add(masked)
+        fresh = _data_rows(found, echo) - self._rows
+        self._rows |= fresh
         return bool(fresh)
 
 
@@ -88,14 +95,24 @@ def _is_acknowledgement(text: str) -> bool:
     )
 
 
-def _lines(view: str) -> list[str]:
-    return view.replace("}, ", "}\n").replace("},{", "}\n{").replace("), ", ")\n").replace("], ", "]\n").split("\n")
+def _with_row_marks(view: str) -> str:
+    for end, marked in _ROW_ENDS:
+        view = view.replace(end, marked)
+    return view
 
 
-def _data_row(line: str, echo: frozenset[str]) -> tuple[str, ...]:
+def _data_rows(found: list[str], echo: frozenset[str]) -> set[tuple[str, ...]]:
     # The same numbers in a new combination are news; the same row reordered or reworded is not.
-    row = tuple(sorted({word for word in words(line) if is_salient(word) and word not in echo}))
-    return row if any(any(map(str.isdigit, word)) for word in row) else ()
+    rows: set[tuple[str, ...]] = set()
+    row: set[str] = set()
+    for word in (*found, _ROW_MARK):
+        if word == _ROW_MARK:
+            if any(any(map(str.isdigit, part)) for part in row):
+                rows.add(tuple(sorted(row)))
+            row = set()
+        elif is_salient(word) and word not in echo:
+            row.add(word)
+    return rows
 
 
 def _changed_view(previous: str, text: str) -> str:

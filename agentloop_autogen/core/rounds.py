@@ -19,7 +19,7 @@ from agentloop_autogen.core.similarity import CallKey, ResultKey
 
 __all__ = ["Round", "RoundKey", "ToolCall", "ToolResult"]
 
-COMPARED_CHARS: Final = 500
+COMPARED_CHARS: Final = 400
 """Characters of a result that enter ρ: bounds the local work of a round."""
 
 
