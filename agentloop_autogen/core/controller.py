@@ -100,8 +100,10 @@ class LoopController:
         """Take in one finished round and return what it shows. Work is linear in the bounded text of this round."""
         key = RoundKey.of(round_)
         new_evidence = self._take_in(round_)
-        pattern = self._patterns.observe(key) if self._extended and self._config.patterns else None
         judges_novelty = self._extended and self._config.novelty
+        pattern = None
+        if self._extended and self._config.patterns:
+            pattern = self._patterns.observe(key, new_evidence=judges_novelty and new_evidence)
         # What brings news is not stable however alike it looks, so nothing need be masked to find that out.
         stability = check_stability(self._previous, key, self._config, masked=judges_novelty and not new_evidence)
         if judges_novelty and new_evidence and stability.stable:

@@ -18,6 +18,7 @@ __all__ = [
     "is_empty_result",
     "is_volatile",
     "mask_volatile",
+    "mask_words",
     "normalise_arguments",
     "normalise_text",
     "plain_text",
@@ -182,10 +183,15 @@ def raw_words(text: str) -> list[str]:
 def words(text: str) -> list[str]:
     """Return the words of `text` lower-cased and in order, volatile ones (times, ids, durations, addresses) masked."""
     found = raw_words(text)
+    mask_words(found)
+    return found
+
+
+def mask_words(found: list[str]) -> None:
+    """Replace the volatile words of a list from `raw_words` by `MASK`, in place."""
     for index, word in enumerate(found):
         if not word.isalpha() and is_volatile(found, index):
             found[index] = MASK
-    return found
 
 
 def is_volatile(found: list[str], index: int) -> bool:

@@ -13,9 +13,9 @@ from agentloop_autogen.core.normalise import (
     MASK,
     is_empty_result,
     is_volatile,
+    mask_words,
     normalise_arguments,
     raw_words,
-    words,
 )
 from agentloop_autogen.core.rounds import ToolResult
 from agentloop_autogen.core.vocabulary import ACKNOWLEDGEMENT, NEGATION, UNINFORMATIVE
@@ -65,7 +65,7 @@ class NoveltyTracker:
         return self._brings_news(view, frozenset(raw_words(arguments))) or (new_call and _is_acknowledgement(text))
 
     def _brings_news(self, view: str, echo: frozenset[str]) -> bool:
-        found = raw_words(view)
+        found = raw_words(_with_row_marks(view))
         said = set(found)
         fresh = said - self._words - echo
         self._words |= said
@@ -74,11 +74,11 @@ class NoveltyTracker:
             self._unread.append(view)
             return True
         while self._unread:
-            self._read_rows(self._unread.popleft(), frozenset())
-        return self._read_rows(view, echo)
+            self._read_rows(raw_words(_with_row_marks(self._unread.popleft())), frozenset())
+        return self._read_rows(found, echo)
 
-    def _read_rows(self, view: str, echo: frozenset[str]) -> bool:
-        found = words(_with_row_marks(view))
+    def _read_rows(self, found: list[str], echo: frozenset[str]) -> bool:
+        mask_words(found)
         masked = hash(tuple(found))
         if masked in self._views:
             return False

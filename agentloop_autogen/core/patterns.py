@@ -32,13 +32,18 @@ class PatternTracker:
         self._error: frozenset[str] | None = None
         self._error_rounds = 0
 
-    def observe(self, key: RoundKey) -> Detector | None:
-        """Take in one round and return the first pattern it completes, None if there is none."""
+    def observe(self, key: RoundKey, *, new_evidence: bool = False) -> Detector | None:
+        """Take in one round and return the first pattern it completes, None if there is none.
+
+        Args:
+            key: The round.
+            new_evidence: Whether it brought news; what does so completes no cycle.
+        """
         self._window.append(key)
         self._count_errors(key)
         if self._is_monologue():
             return Detector.MONOLOGUE
-        if self._is_cycle():
+        if not new_evidence and self._is_cycle():
             return Detector.CYCLE
         if self._error_rounds >= ERROR_STREAK:
             return Detector.SAME_ERROR

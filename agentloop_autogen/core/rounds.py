@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -115,4 +116,4 @@ def same_results(left: RoundKey, right: RoundKey, *, masked: bool) -> bool:
 
 def largest_multiplicity(keys: Sequence[CallKey]) -> int:
     """Return how often the most frequent call occurs in one round; 0 for none."""
-    return max((keys.count(key) for key in set(keys)), default=0)
+    return max(Counter((key.tool, key.arguments) for key in keys).values(), default=0)
