@@ -9,7 +9,17 @@ import pytest
 from pydantic import ValidationError
 
 import agentloop_autogen.core
-from agentloop_autogen import ControlAction, ControlBranch, Detector, LoopConfig, RequestUsage, Slot, SlotState, Verdict
+from agentloop_autogen import (
+    ControlAction,
+    ControlBranch,
+    Detector,
+    LoopConfig,
+    Policy,
+    RequestUsage,
+    Slot,
+    SlotState,
+    Verdict,
+)
 from agentloop_autogen.core.budget import Budget, Limit, Role
 from agentloop_autogen.core.controller import LoopController
 from agentloop_autogen.core.evidence import EvidenceLog, compress
@@ -173,7 +183,7 @@ def test_the_gate_is_not_checked_in_the_first_round_and_counted_after_it() -> No
 def test_news_is_never_stable() -> None:
     """A result that brings a new figure does not pass the extended gate, though it passes the paper's."""
     page = "rows 10 to 19 of the register, all from the district of Oldtown, the oldest first, entry number {}"
-    for policy, stable in (("paper", True), ("extended", False)):
+    for policy, stable in ((Policy.PAPER, True), (Policy.EXTENDED, False)):
         controller = LoopController(LoopConfig(policy=policy))
         play(controller, [result(page.format(417)), result(page.format(418))])
         assert controller.decisions[-1].stable is stable
@@ -220,7 +230,10 @@ def test_a_budget_ends_the_loop_exactly_at_its_limit(
     config: LoopConfig, spent: dict[str, int], limit: Limit | None
 ) -> None:
     """Counts at their limit forbid another round, one below do not."""
-    assert Budget(config, **spent).after_round(elapsed_s=0.0, reflects=True) is limit
+    budget = Budget(config)
+    for name, count in spent.items():
+        setattr(budget, name, count)
+    assert budget.after_round(elapsed_s=0.0, reflects=True) is limit
 
 
 def test_time_is_kept_back_for_the_answer() -> None:

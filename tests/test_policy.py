@@ -124,7 +124,7 @@ def test_every_combination_of_flags_follows_equation_7() -> None:
 
 
 def test_strikes_come_before_the_table_unless_nothing_is_open() -> None:
-    """A strike decides while something is open, and never stands in the way of a complete or merely unwritten answer."""
+    """A strike decides while something is open, and never over a complete or merely unwritten answer."""
     open_, done, unwritten = verdict(n=True), verdict(a=True, k=0.9), verdict(f=Failure.ANSWER_INCOMPLETE)
     assert decide(open_, strike=Strike.FIRST, extended=True) == ("nudge", CI)
     assert decide(open_, strike=Strike.SECOND, extended=True) == ("exhausted_break", AS)

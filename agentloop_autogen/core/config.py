@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-__all__ = ["LoopConfig", "Policy"]
+__all__ = ["LoopConfig", "Policy", "PolicyName"]
 
 
 class Policy(str, Enum):
@@ -18,6 +18,9 @@ class Policy(str, Enum):
     OFF = "off"
 
 
+PolicyName = Literal["extended", "paper", "off"]
+"""How a policy may be written; it is always read back as a `Policy`."""
+
 _Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 _Seconds = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 
@@ -27,7 +30,7 @@ class LoopConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    policy: Policy = Policy.EXTENDED
+    policy: Annotated[Policy | PolicyName, AfterValidator(Policy)] = Policy.EXTENDED
     """`extended`: the paper's table and the additions below. `paper`: the table. `off`: the first text is the reply."""
     slot_control: bool = True
     """False: the paper's "w/o Slot" ablation; budgets and the model's own text end the loop, no verifier is asked."""

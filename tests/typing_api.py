@@ -1,0 +1,67 @@
+"""How users write against the public surface; type-checked with the rest, never run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autogen_agentchat.agents import AssistantAgent
+from autogen_core import CancellationToken
+from autogen_core.models import ChatCompletionClient
+
+from agentloop_autogen import (
+    AgentLoopAssistantAgent,
+    Evidence,
+    Failure,
+    LoopConfig,
+    LoopOutcome,
+    ModelSlotVerifier,
+    Slot,
+    SlotState,
+    SlotVerifier,
+    StopReason,
+    Verdict,
+)
+from agentloop_autogen.testing import ScriptedVerifier
+
+
+class KeywordVerifier(SlotVerifier):
+    """A verifier of the user's own."""
+
+    async def verify(
+        self,
+        request: str,
+        draft: str,
+        evidence: Sequence[Evidence],
+        *,
+        cancellation_token: CancellationToken | None = None,
+    ) -> Verdict:
+        """Close once the draft mentions every piece of evidence."""
+        done = all(piece.finding in draft for piece in evidence)
+        return Verdict(answer_complete=done, need_tool=not done, confidence=1.0)
+
+
+def build(client: ChatCompletionClient) -> list[AssistantAgent]:
+    """Return agents built in every way the documentation shows; each is an `AssistantAgent`."""
+    verdict = Verdict(
+        answer_complete=False,
+        need_tool=True,
+        confidence=0.5,
+        failure=Failure.OK,
+        missing=("x",),
+        slots=(Slot(name="x", state=SlotState.MISSING),),
+    )
+    return [
+        AgentLoopAssistantAgent("a", client),
+        AgentLoopAssistantAgent("b", client, loop=LoopConfig(policy="paper", max_rounds=3), max_tool_iterations=4),
+        AgentLoopAssistantAgent("c", client, verifier=ModelSlotVerifier(client), model_client_stream=True),
+        AgentLoopAssistantAgent("d", client, verifier=ScriptedVerifier([verdict, RuntimeError("down")])),
+        AgentLoopAssistantAgent("e", client, verifier=KeywordVerifier()),
+    ]
+
+
+def why(agent: AgentLoopAssistantAgent) -> tuple[StopReason, int, Sequence[str]] | None:
+    """Return why the last run ended, after how many tokens, and what stayed open."""
+    outcome: LoopOutcome | None = agent.last_outcome
+    if outcome is None:
+        return None
+    return outcome.stop_reason, sum(usage.total for usage in outcome.usage.values()), outcome.unresolved
