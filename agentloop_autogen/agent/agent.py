@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from typing import Any
 
 from autogen_agentchat.agents import AssistantAgent
@@ -26,12 +27,12 @@ from autogen_agentchat.utils import content_to_str
 from autogen_core import CancellationToken, ComponentModel, FunctionCall, Image
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import ChatCompletionClient, CreateResult, FunctionExecutionResult, LLMMessage, UserMessage
+from autogen_core.models import ChatCompletionClient, CreateResult, FunctionExecutionResult, UserMessage
 from autogen_core.tools import BaseTool, Workbench
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 from typing_extensions import Self
 
-from agentloop_autogen.agent.bounded import EventChannel, stop_task
+from agentloop_autogen.agent.bounded import GRACE_S, EventChannel, stop_task
 from agentloop_autogen.agent.clock import RunClock
 from agentloop_autogen.agent.run import AgentParts, Run
 from agentloop_autogen.core.config import LoopConfig
@@ -150,6 +151,7 @@ class AgentLoopAssistantAgent(AssistantAgent):
         self._verifier = verifier or ModelSlotVerifier(model_client)
         self._clock: RunClock | None = None
         self._paused = False
+        self._ending: asyncio.Future[Response] | None = None
         self._last_outcome: LoopOutcome | None = None
 
     @property
@@ -188,22 +190,26 @@ class AgentLoopAssistantAgent(AssistantAgent):
         task = asyncio.ensure_future(self._run(messages, cancellation_token, channel))
         cancellation_token.link_future(task)
         try:
-            async for event in channel.events(task):
-                yield event
+            async with aclosing(channel.events(task)) as events:
+                async for event in events:
+                    yield event
             response = task.result()
         finally:
             # Whoever stops reading, cancels or breaks off: nothing of the run goes on, and the agent is free again.
-            await stop_task(task)
-            self._clock = None
-            self._is_running = False
+            self._ending = task
+            try:
+                await stop_task(task)
+            finally:
+                self._clock = self._ending = None
+                self._is_running = False
         yield response
 
     async def _claim(self) -> None:
         for _ in range(_LOCK_TICKS):
             if not self._is_running:
                 break
-            # A stream that was just broken off is closed by the event loop a tick later.
-            await asyncio.sleep(0)
+            # A stream that was just broken off is closed by the event loop a tick later, and then has to end.
+            await (asyncio.sleep(0) if self._ending is None else asyncio.wait({self._ending}, timeout=GRACE_S))
         if self._is_running:
             message = f"agent {self.name!r} is already running; wait for its run to end, or use one agent for each run"
             raise RuntimeError(message)
@@ -221,9 +227,11 @@ class AgentLoopAssistantAgent(AssistantAgent):
         for event in await self._update_model_context_with_memory(self._memory, self._model_context, self.name):
             inner.append(event)
             await channel.send(event)
+        request, parts = await self._request(messages)
         run = Run(
             parts=self._parts(inner),
-            request=await self._request(messages),
+            request=request,
+            request_parts=parts,
             images=_images(messages),
             emit_event=channel.send,
             token=token,
@@ -269,19 +277,22 @@ class AgentLoopAssistantAgent(AssistantAgent):
             summarise=summarise,
         )
 
-    async def _request(self, messages: Sequence[BaseChatMessage]) -> str:
-        """Return what the run is about: the new messages, with the user's own words before those of other agents."""
-        spoken = [message for message in messages if message.to_model_text().strip()]
+    async def _request(self, messages: Sequence[BaseChatMessage]) -> tuple[str, list[str]]:
+        """Return what the run is about, and the texts it is made of.
+
+        It is the new messages, with the user's own words before those of other agents.
+        """
         conversation = await self._model_context.get_messages()
         asked = [m for m in conversation if isinstance(m, UserMessage) and content_to_str(m.content).strip()]
+        spoken = [message.to_model_message() for message in messages if message.to_model_text().strip()]
         if not spoken:
-            return bounded_text(content_to_str(asked[-1].content), _REQUEST_CHARS) if asked else ""
-        lines = [message.to_model_text() for message in spoken]
-        if any(message.source != "user" for message in spoken):
-            lines = [f"{message.source}: {line}" for message, line in zip(spoken, lines, strict=True)]
-            if all(message.source != "user" for message in spoken):
-                lines = _task_of(asked) + lines
-        return bounded_text("\n".join(lines), _REQUEST_CHARS)
+            spoken = asked[-1:]
+        elif all(message.source != "user" for message in spoken):
+            spoken = _task_of(asked) + spoken
+        parts = [content_to_str(message.content) for message in spoken]
+        alone = all(message.source == "user" for message in spoken)
+        lines = [part if alone else f"{message.source}: {part}" for message, part in zip(spoken, parts, strict=True)]
+        return bounded_text("\n".join(lines), _REQUEST_CHARS), parts
 
     async def on_pause(self, cancellation_token: CancellationToken) -> None:
         """Hold the run before its next model, verifier or tool call; the clock of the run stands still meanwhile."""
@@ -308,8 +319,11 @@ class AgentLoopAssistantAgent(AssistantAgent):
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore a state saved by this class, by AutoGen's `AssistantAgent`, or by a newer version of either."""
         await super().load_state(state)
-        outcome = state.get("last_outcome")
-        self._last_outcome = None if outcome is None else LoopOutcome.model_validate(outcome)
+        self._last_outcome = None
+        # A newer version's outcome may hold what this one does not know; the conversation is what counts.
+        with suppress(ValidationError):
+            outcome = state.get("last_outcome")
+            self._last_outcome = None if outcome is None else LoopOutcome.model_validate(outcome)
 
     def _to_config(self) -> AgentLoopAssistantAgentConfig:
         if self._tool_call_summary_formatter is not None:
@@ -367,9 +381,8 @@ def _images(messages: Sequence[BaseChatMessage]) -> list[Image]:
     ]
 
 
-def _task_of(asked: Sequence[LLMMessage]) -> list[str]:
-    task = next((m for m in reversed(asked) if isinstance(m, UserMessage) and m.source == "user"), None)
-    return [f"user: {content_to_str(task.content)}"] if task else []
+def _task_of(asked: Sequence[UserMessage]) -> list[UserMessage]:
+    return [message for message in asked if message.source == "user"][-1:]
 
 
 def _bounded(result: FunctionExecutionResult) -> FunctionExecutionResult:

@@ -14,10 +14,10 @@ from pydantic import BaseModel, ValidationError
 
 from agentloop_autogen.agent import prompts
 from agentloop_autogen.agent.bounded import bounded
-from agentloop_autogen.agent.calls import is_call_markup
+from agentloop_autogen.agent.calls import encodable, is_call_markup, without_fence
 from agentloop_autogen.agent.model_call import ModelCall, characters_of, describe_error
 from agentloop_autogen.core.budget import Budget, Role
-from agentloop_autogen.core.normalise import normalise_text, without_thinking
+from agentloop_autogen.core.normalise import normalise_arguments, without_thinking
 from agentloop_autogen.core.records import Evidence, RequestUsage
 
 __all__ = ["Answer", "AnswerRequest", "AnswerWriter"]
@@ -107,7 +107,7 @@ class AnswerWriter:
             problem = outcome.problem
         if cut_short is not None:
             return _with_usage(cut_short, usage)
-        text = prompts.fallback_text(wanted.evidence, wanted.unresolved, problem=problem)
+        text = prompts.fallback_text(wanted.evidence, wanted.unresolved, problem=problem, draft=wanted.draft)
         return Answer(text, str(uuid.uuid4()), usage=usage, fallback=True, problem=problem)
 
     def _first_shape(
@@ -120,7 +120,8 @@ class AnswerWriter:
             draft=wanted.draft,
             unresolved=wanted.unresolved,
             limit=int(self._limit * _EVIDENCE_SHARE),
-            output_type=None if isinstance(guided, type) else wanted.output_type,
+            output_type=wanted.output_type,
+            guided=isinstance(guided, type),
         )
         user = UserMessage(content=[text, *wanted.images] if wanted.images else text, source="user")
         system = [SystemMessage(content=wanted.system)] if wanted.system else []
@@ -187,7 +188,7 @@ def _read(result: CreateResult, wanted: AnswerRequest, *, message_id: str, usage
     """Return the reply as an answer, or without text and with the problem where it is none."""
     if not isinstance(result.content, str):
         return Answer("", message_id, usage=usage, problem="it called a tool instead of answering")
-    text = without_thinking(result.content)
+    text = without_thinking(encodable(result.content))
     problem = _objection(text, wanted, strict=strict)
     if problem:
         return Answer("", message_id, usage=usage, problem=problem)
@@ -220,10 +221,12 @@ def _objection(text: str, wanted: AnswerRequest, *, strict: bool) -> str:
 
 
 def _echoes_result(text: str, evidence: Sequence[Evidence]) -> bool:
-    if len(text) < _ECHO_CHARS or not text.startswith(("{", "[")):
+    body = without_fence(text)
+    if len(body) < _ECHO_CHARS or not body.startswith(("{", "[")):
         return False
-    said = normalise_text(text)
-    return any(said == normalise_text(piece.finding) for piece in evidence)
+    # As JSON in canonical spelling, so that a new layout or key order does not hide the echo.
+    said = normalise_arguments(body)
+    return any(said == normalise_arguments(piece.finding) for piece in evidence)
 
 
 def _parse(text: str, output_type: type[BaseModel]) -> BaseModel | None:

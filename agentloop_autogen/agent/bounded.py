@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from autogen_core import CancellationToken
 
-__all__ = ["EventChannel", "SelfCancelledError", "bounded", "stop_task"]
+__all__ = ["EventChannel", "SelfCancelledError", "bounded", "stop_task", "unbroken"]
 
 T = TypeVar("T")
 
@@ -37,6 +37,7 @@ async def bounded(
         asyncio.TimeoutError: The time is over; the call was cancelled.
         asyncio.CancelledError: The run was cancelled; so was the call.
         SelfCancelledError: The call was cancelled by nobody here.
+        RuntimeError: The call raised something that is no `Exception`, which nobody further up would catch.
     """
     task = asyncio.ensure_future(awaitable)
     try:
@@ -51,7 +52,20 @@ async def bounded(
         if token.is_cancelled():
             raise asyncio.CancelledError
         raise SelfCancelledError("the call was cancelled by itself")
+    error = task.exception()
+    if error is not None and not isinstance(error, Exception):
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error
     return task.result()
+
+
+async def unbroken(awaitable: Awaitable[T]) -> T:
+    """Await a short call that must not stop half-way; a cancellation takes effect behind it."""
+    task = asyncio.ensure_future(awaitable)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task}, timeout=GRACE_S)
+        raise
 
 
 async def stop_task(task: asyncio.Future[Any]) -> None:
@@ -72,25 +86,40 @@ class EventChannel(Generic[T]):
     """Hands events from a task to a generator one at a time: the sender waits until the reader comes back for more."""
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[T | _End] = asyncio.Queue()
-        self._sending = asyncio.Lock()
+        self._queue: asyncio.Queue[_Parcel[T] | None] = asyncio.Queue()
+        self._waiting: set[_Parcel[T]] = set()
+        self._closed = False
 
     async def send(self, event: T) -> None:
-        """Hand over one event and wait until it was taken and dealt with."""
-        async with self._sending:
-            self._queue.put_nowait(event)
-            await self._queue.join()
+        """Hand over one event and wait until it was taken and dealt with; nobody waits once the reader is gone."""
+        if self._closed:
+            return
+        parcel = _Parcel(event)
+        self._waiting.add(parcel)
+        self._queue.put_nowait(parcel)
+        try:
+            await parcel.done.wait()
+        finally:
+            # A sender that was cancelled takes its event back.
+            self._waiting.discard(parcel)
 
     async def events(self, task: asyncio.Future[Any]) -> AsyncGenerator[T, None]:
         """Yield what is sent until `task` is done."""
-        task.add_done_callback(lambda _: self._queue.put_nowait(_END))
-        while not isinstance(item := await self._queue.get(), _End):
-            yield cast(T, item)
-            self._queue.task_done()
+        task.add_done_callback(lambda _: self._queue.put_nowait(None))
+        try:
+            while (parcel := await self._queue.get()) is not None:
+                if parcel in self._waiting:
+                    yield parcel.event
+                    parcel.done.set()
+        finally:
+            self._closed = True
+            for waiting in self._waiting:
+                waiting.done.set()
 
 
-class _End:
-    """Stands behind the last event."""
+class _Parcel(Generic[T]):
+    """One event on its way."""
 
-
-_END = _End()
+    def __init__(self, event: T) -> None:
+        self.event = event
+        self.done = asyncio.Event()

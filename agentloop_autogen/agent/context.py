@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from autogen_agentchat.utils import content_to_str
+from autogen_core import FunctionCall
 from autogen_core.models import (
     AssistantMessage,
-    FunctionExecutionResult,
     FunctionExecutionResultMessage,
     LLMMessage,
     SystemMessage,
@@ -21,6 +22,7 @@ from agentloop_autogen.core.normalise import bounded_text
 __all__ = ["Overlay", "planning_prompt", "system_text"]
 
 _SHORTENED_CHARS: Final = 200
+_TRIMMED: Final = -1
 
 
 Addition = tuple["LLMMessage | None", LLMMessage]
@@ -52,19 +54,29 @@ class Overlay:
         self.dropped.update(id(message) for message in messages)
 
     def woven_into(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
-        """Return the conversation with what was added to it; additions whose place was trimmed away come last."""
-        waiting = list(self.added)
-        woven: list[LLMMessage] = [message for anchor, message in waiting if anchor is None]
-        waiting = [entry for entry in waiting if entry[0] is not None]
-        for message in messages:
+        """Return the conversation with what was added to it; additions whose place was trimmed away come first."""
+        followers: dict[int, list[LLMMessage]] = {}
+        for anchor, added in self.added:
+            followers.setdefault(_place(anchor, messages), []).append(added)
+        # What was trimmed away is older than what is left, and so is all that followed it.
+        woven = followers.get(_TRIMMED, [])
+        for index, message in enumerate(messages):
             if id(message) not in self.dropped:
                 woven.append(message)
-            woven += [added for anchor, added in waiting if anchor is message]
-            waiting = [entry for entry in waiting if entry[0] is not message]
-        woven += [added for _, added in waiting]
+            woven += followers.get(index, [])
         if self.note:
             woven.append(UserMessage(content=self.note, source="user"))
         return woven
+
+
+def _place(anchor: LLMMessage | None, messages: Sequence[LLMMessage]) -> int:
+    if anchor is None:
+        return _TRIMMED
+    for index, message in enumerate(messages):
+        if message is anchor:
+            return index
+    # Some contexts give out copies.
+    return next((i for i, message in reversed(list(enumerate(messages))) if message == anchor), _TRIMMED)
 
 
 def system_text(system_messages: Sequence[SystemMessage], conversation: Sequence[LLMMessage]) -> str:
@@ -78,6 +90,7 @@ def planning_prompt(
     conversation: Sequence[LLMMessage],
     *,
     request: str,
+    request_parts: Sequence[str],
     overlay: Overlay,
     limit: int,
 ) -> list[LLMMessage]:
@@ -87,8 +100,9 @@ def planning_prompt(
         system_messages: The agent's own.
         conversation: What its model context gives; it may have trimmed anything.
         request: The request of the run, put back where the context trimmed it away.
+        request_parts: The texts of the messages it is made of.
         overlay: What the loop adds.
-        limit: Characters; beyond it the results of older rounds are shortened.
+        limit: Characters; beyond it results, arguments and at last texts are shortened, the oldest first.
 
     Returns:
         One system message first if there is any text for it, then whole pairs of calls and results, at least one user
@@ -96,15 +110,12 @@ def planning_prompt(
     """
     body = [message for message in overlay.woven_into(conversation) if not isinstance(message, SystemMessage)]
     body = _merge_ours(_without_orphans(body), overlay)
-    if request and not any(isinstance(m, UserMessage) and _mentions(m, request) for m in body):
+    spoken = [content_to_str(message.content) for message in body if isinstance(message, UserMessage)]
+    if request and not all(any(part in text for text in spoken) for part in request_parts):
         body.insert(0, UserMessage(content=request, source="user"))
     body = _shortened(body, limit)
     system = system_text(system_messages, conversation)
     return [SystemMessage(content=system), *body] if system else body
-
-
-def _mentions(message: UserMessage, request: str) -> bool:
-    return request[:200] in content_to_str(message.content) or content_to_str(message.content)[:200] in request
 
 
 def _without_orphans(messages: Sequence[LLMMessage]) -> list[LLMMessage]:
@@ -159,19 +170,55 @@ def _size(message: LLMMessage) -> int:
 
 
 def _shortened(messages: list[LLMMessage], limit: int) -> list[LLMMessage]:
-    """Shorten results, the oldest first and the last round's not at all, until the prompt fits or none is left."""
-    excess = sum(map(_size, messages)) - limit
+    """Shorten step by step until the prompt fits: older results, all results, call arguments, at last any text."""
+    share = max(_SHORTENED_CHARS, limit // max(1, 2 * len(messages)))
+    sizes = {i: len(m.content) for i, m in enumerate(messages) if isinstance(m, FunctionExecutionResultMessage)}
+    results, everything = list(sizes), list(range(len(messages)))
+    latest = sizes[results[-1]] if results else 0
+    steps = (
+        (results[:-1], _with_short_results, _SHORTENED_CHARS),
+        (results[-1:], _with_short_results, max(_SHORTENED_CHARS, limit // 2 // max(1, latest))),
+        (everything, _with_short_arguments, share),
+        (results, _with_short_results, limit // 3 // max(1, sum(sizes.values()))),
+        (everything, _with_short_text, share),
+    )
     shortened = list(messages)
-    results = [i for i, message in enumerate(messages) if isinstance(message, FunctionExecutionResultMessage)]
-    for index in results[:-1]:
-        if excess <= 0:
-            break
-        message = shortened[index]
-        if isinstance(message, FunctionExecutionResultMessage):
-            shortened[index] = FunctionExecutionResultMessage(content=[_short(result) for result in message.content])
-            excess -= _size(message) - _size(shortened[index])
+    excess = sum(map(_size, messages)) - limit
+    for indices, shorten, bound in steps:
+        for index in indices:
+            if excess <= 0:
+                return shortened
+            before = _size(shortened[index])
+            shortened[index] = shorten(shortened[index], bound)
+            excess -= before - _size(shortened[index])
     return shortened
 
 
-def _short(result: FunctionExecutionResult) -> FunctionExecutionResult:
-    return result.model_copy(update={"content": bounded_text(result.content, _SHORTENED_CHARS)})
+def _with_short_results(message: LLMMessage, bound: int) -> LLMMessage:
+    if not isinstance(message, FunctionExecutionResultMessage):
+        return message
+    return FunctionExecutionResultMessage(
+        content=[item.model_copy(update={"content": bounded_text(item.content, bound)}) for item in message.content]
+    )
+
+
+def _with_short_arguments(message: LLMMessage, bound: int) -> LLMMessage:
+    if not isinstance(message, AssistantMessage) or isinstance(message.content, str):
+        return message
+    calls = [
+        call
+        if len(call.arguments) <= bound
+        # History must stay valid JSON, so the shortened text becomes a value.
+        else FunctionCall(call.id, json.dumps({"shortened": bounded_text(call.arguments, bound)}), call.name)
+        for call in message.content
+    ]
+    return message.model_copy(update={"content": calls})
+
+
+def _with_short_text(message: LLMMessage, bound: int) -> LLMMessage:
+    if isinstance(message, (AssistantMessage, UserMessage)) and isinstance(message.content, str):
+        return message.model_copy(update={"content": bounded_text(message.content, bound)})
+    if isinstance(message, UserMessage):
+        parts = [bounded_text(part, bound) if isinstance(part, str) else part for part in message.content]
+        return message.model_copy(update={"content": parts})
+    return message

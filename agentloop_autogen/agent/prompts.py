@@ -29,6 +29,7 @@ __all__ = [
 _SHOWN_CALLS = 6
 _SHOWN_ARGUMENT_CHARS = 120
 _FALLBACK_FINDING_CHARS = 300
+_LEAST_FINDING_CHARS = 40
 _FALLBACK_CHARS = 4_000
 
 
@@ -110,10 +111,11 @@ def _render_evidence(evidence: Sequence[Evidence], limit: int) -> str:
     return bounded_text("\n".join(parts), limit)
 
 
-def _answer_rules(unresolved: Sequence[str]) -> str:
+def _answer_rules(unresolved: Sequence[str], *, structured: bool) -> str:
     missing = f"These could not be established; say so plainly: {_names(unresolved)}." if unresolved else ""
+    form = "" if structured else "in plain text, "
     return _lines(
-        "Answer the request now, in plain text, from the results above only. Call no tools and invent nothing."
+        f"Answer the request now, {form}from the results above only. Call no tools and invent nothing."
         " If results contradict each other, give both.",
         missing,
     )
@@ -134,14 +136,15 @@ def answer_prompt(
     unresolved: Sequence[str],
     limit: int,
     output_type: type[BaseModel] | None,
+    guided: bool,
 ) -> str:
     """Return the request of the answer call: question, bounded evidence, draft, rules; volatile parts last."""
     return _lines(
         f"Request:\n{request}",
         f"Tool results:\n{_render_evidence(evidence, limit)}",
         f"Draft so far:\n{bounded_text(draft, limit // 2)}" if draft else "",
-        _answer_rules(unresolved),
-        _schema_rules(output_type),
+        _answer_rules(unresolved, structured=output_type is not None),
+        "" if guided else _schema_rules(output_type),
     )
 
 
@@ -170,9 +173,15 @@ def unresolved_note(unresolved: Sequence[str]) -> str:
     return f"Not established: {_names(unresolved)}."
 
 
+def _unfinished(draft: str) -> str:
+    return f"As far as it got:\n{bounded_text(draft, _FALLBACK_CHARS // 2)}" if draft else ""
+
+
 def _known(evidence: Sequence[Evidence]) -> str:
+    # Every result is mentioned, so the more there are, the less is said of each.
+    share = min(_FALLBACK_FINDING_CHARS, max(_LEAST_FINDING_CHARS, _FALLBACK_CHARS // 2 // max(1, len(evidence))))
     findings = [
-        f"- {e.tool}: {bounded_text(' '.join(e.finding.split()), _FALLBACK_FINDING_CHARS)}"
+        f"- {e.tool}: {bounded_text(' '.join(e.finding.split()), share)}"
         for e in evidence
         if not e.is_error and e.finding.strip()
     ]
@@ -184,20 +193,22 @@ def _known(evidence: Sequence[Evidence]) -> str:
     )
 
 
-def fallback_text(evidence: Sequence[Evidence], unresolved: Sequence[str], *, problem: str) -> str:
-    """Return the answer made of the evidence alone, where no model could write one; bounded, covering every round."""
+def fallback_text(evidence: Sequence[Evidence], unresolved: Sequence[str], *, problem: str, draft: str) -> str:
+    """Return the answer made of draft and evidence, where no model could write one; bounded, covering every round."""
     text = _lines(
-        f"No answer could be written ({problem}).",
+        f"The answer could not be finished ({problem})." if draft else f"No answer could be written ({problem}).",
+        _unfinished(draft),
         _known(evidence),
         unresolved_note(unresolved) if unresolved else "",
     )
     return bounded_text(text, _FALLBACK_CHARS)
 
 
-def failure_text(error: str, evidence: Sequence[Evidence], unresolved: Sequence[str]) -> str:
-    """Return the reply of a run whose model could not be called."""
+def failure_text(problem: str, evidence: Sequence[Evidence], unresolved: Sequence[str], *, draft: str) -> str:
+    """Return the reply of a run in which planning failed: what failed, and what is known all the same."""
     text = _lines(
-        f"The request could not be completed: the model could not be called ({error}).",
+        f"The request could not be completed: {problem}.",
+        _unfinished(draft),
         _known(evidence),
         unresolved_note(unresolved) if unresolved else "",
     )

@@ -58,7 +58,7 @@ def stop_reason(branch: ControlBranch) -> StopReason:
             assert_never(branch)
 
 
-def handed_off(run: Run, planned: Planned, results: list[ExecutedCall]) -> Response | None:
+async def handed_off(run: Run, planned: Planned, results: list[ExecutedCall]) -> Response | None:
     """Return the response of a round that hands the task over, None if it does not."""
     if not any(result.planned.call.name in run.parts.handoffs for result in results):
         return None
@@ -84,7 +84,7 @@ def handed_off(run: Run, planned: Planned, results: list[ExecutedCall]) -> Respo
         return None
     reason = f"the model handed the task to {response.chat_message.target!r}"
     action = ControlAction.TERMINATE_ITERATION
-    decision = run.controller.stop_early(ControlBranch.HANDOFF_BREAK, reason, action=action)
+    decision = await run.stop_early(ControlBranch.HANDOFF_BREAK, reason, action=action)
     return _finished(run, decision, response.chat_message)
 
 
@@ -100,8 +100,7 @@ async def replied(run: Run, decision: Decision) -> Response:
     if run.parts.summarises and run.executed:
         return _finished(run, decision, run.parts.summarise(run.executed).chat_message)
     if draft:
-        # The draft is not the reply, but the tokens it cost have to stand on some message.
-        await run.emit(ThoughtEvent(content=draft, source=run.parts.name, models_usage=run.take_usage()))
+        await run.show_draft(draft)
     await run.clock.running()
     answer = await run.answer_writer().write(await _answer_request(run, decision))
     run.pending_usage += answer.usage
@@ -115,13 +114,11 @@ async def replied(run: Run, decision: Decision) -> Response:
     )
 
 
-async def failed(run: Run, error: str) -> Response:
-    """Return the reply of a run whose model could not be called: what failed, and what is known all the same."""
-    reason = f"the model could not be called: {error}"
+async def failed(run: Run, problem: str, error: str) -> Response:
+    """Return the reply of a run in which planning failed: what failed, and what is known all the same."""
     action = ControlAction.TERMINATE_ITERATION
-    decision = run.controller.stop_early(ControlBranch.PLANNING_FAILED, reason, action=action)
-    await run.announce(decision)
-    text = prompts.failure_text(error, run.controller.evidence, _unresolved(decision))
+    decision = await run.stop_early(ControlBranch.PLANNING_FAILED, problem, action=action)
+    text = prompts.failure_text(problem, run.controller.evidence, _unresolved(decision), draft=run.controller.draft)
     return await _send_text(run, decision, text, message_id=None, fallback=True, error=error)
 
 
@@ -184,24 +181,27 @@ def _finished(
     error: str = "",
 ) -> Response:
     """Put the reasons on the message, leave the outcome behind, and return the response."""
-    reason = stop_reason(decision.branch)
-    unresolved = _unresolved(decision)
-    if message.models_usage is None:
+    if message.models_usage is None and run.pending_usage.total:
         message.models_usage = run.take_usage()
     message.metadata.update(
         {
-            "agentloop.stop_reason": reason.value,
+            "agentloop.stop_reason": stop_reason(decision.branch).value,
             "agentloop.branch": decision.branch.value,
             "agentloop.rounds": str(run.budget.rounds),
-            "agentloop.unresolved": json.dumps(list(unresolved), ensure_ascii=False),
+            "agentloop.unresolved": json.dumps(list(_unresolved(decision)), ensure_ascii=False),
         }
     )
-    verdict = decision.verdict
+    run.outcome = _outcome(run, decision, text=text, fallback=fallback, error=error)
+    return Response(chat_message=message, inner_messages=run.inner_messages)
+
+
+def _outcome(run: Run, decision: Decision, *, text: str, fallback: bool, error: str) -> LoopOutcome:
+    reason, verdict = stop_reason(decision.branch), decision.verdict
     unavailable = verdict.cause if isinstance(verdict, UnavailableVerdict) else ""
-    run.outcome = LoopOutcome(
+    return LoopOutcome(
         stop_reason=reason,
         slots=verdict.slots if verdict else (),
-        unresolved=unresolved,
+        unresolved=_unresolved(decision),
         rounds=run.budget.rounds,
         model_calls=run.budget.model_calls,
         verifier_calls=run.budget.verifier_calls,
@@ -214,4 +214,3 @@ def _finished(
         ungrounded_figures=ungrounded_figures(text, run.controller.evidence, request=run.request) if text else (),
         error=error or (unavailable if reason is StopReason.FAILED else ""),
     )
-    return Response(chat_message=message, inner_messages=run.inner_messages)

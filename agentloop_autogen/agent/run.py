@@ -6,15 +6,13 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from autogen_agentchat.base import Handoff, Response
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
     ThoughtEvent,
-    ToolCallExecutionEvent,
-    ToolCallRequestEvent,
 )
 from autogen_core import CancellationToken, FunctionCall, Image
 from autogen_core.model_context import ChatCompletionContext
@@ -23,7 +21,6 @@ from autogen_core.models import (
     ChatCompletionClient,
     CreateResult,
     FunctionExecutionResult,
-    FunctionExecutionResultMessage,
     LLMMessage,
     SystemMessage,
     UserMessage,
@@ -39,25 +36,22 @@ from agentloop_autogen.agent.calls import Reply, read_reply
 from agentloop_autogen.agent.clock import RunClock
 from agentloop_autogen.agent.context import Overlay, planning_prompt
 from agentloop_autogen.agent.model_call import ModelCall, characters_of, describe_error
-from agentloop_autogen.agent.tools import CancelledRound, ExecutedCall, ToolRunner
+from agentloop_autogen.agent.tool_round import execute_tools, round_of
+from agentloop_autogen.agent.tools import ToolRunner, ToolsUnavailable
+from agentloop_autogen.agent.verification import verdict_on
 from agentloop_autogen.core.budget import Budget, Limit, Role
 from agentloop_autogen.core.config import LoopConfig, Policy
 from agentloop_autogen.core.controller import LoopController
-from agentloop_autogen.core.evidence import compress
-from agentloop_autogen.core.patterns import MAX_IDENTICAL_CALLS
 from agentloop_autogen.core.records import (
     ControlAction,
     ControlBranch,
     Decision,
     LoopOutcome,
     RequestUsage,
-    UnavailableVerdict,
     Verdict,
 )
-from agentloop_autogen.core.rounds import Round, ToolCall, ToolResult
 from agentloop_autogen.messages import ControlEvent
 from agentloop_autogen.verify.base import SlotVerifier
-from agentloop_autogen.verify.usage import collect_usage
 
 __all__ = ["AgentParts", "Run"]
 
@@ -104,7 +98,17 @@ class _SearchOver(Exception):
 
 
 class _PlanningFailed(Exception):
-    """The model could not be called for good."""
+    """No planning call could be made for good.
+
+    Args:
+        problem: What did not work, as a clause.
+        error: The error behind it.
+    """
+
+    def __init__(self, problem: str, error: str) -> None:
+        self.problem = problem
+        self.error = error
+        super().__init__(problem)
 
 
 @dataclass
@@ -113,6 +117,7 @@ class Run:
 
     parts: AgentParts
     request: str
+    request_parts: Sequence[str]
     images: Sequence[Image]
     emit_event: Emit
     token: CancellationToken
@@ -147,26 +152,28 @@ class Run:
         try:
             while True:
                 planned = await self.plan()  # 11: the model produces a draft, calls, or both
-                results = await self.execute_tools(planned)  # 12: tools run, evidence is compressed
-                if (handoff := handed_off(self, planned, results)) is not None:
+                results = await execute_tools(self, planned)  # 12: tools run, evidence is compressed
+                if (handoff := await handed_off(self, planned, results)) is not None:
                     return handoff
-                self.controller.observe(self.round_of(planned, results))  # 15: stability, novelty, patterns
+                self.controller.observe(round_of(planned, results))  # 15: stability, novelty, patterns
                 verdict = await self.verify()  # 13: what is covered, what is missing
                 decision = await self.decide(verdict, planned)  # 14, 17: closure and the control action
                 if decision.action is not ControlAction.CONTINUE_INVOCATION:
                     return await replied(self, decision)  # 20-25: synthesise, or return the grounded answer
                 await self.go_on(decision, planned)  # 18-19: the next round is told what is open
         except _SearchOver:
+            action = ControlAction.TERMINATE_ITERATION if self.controller.draft else ControlAction.ANSWER_SYNTHESIS
             reason = f"ran out of {Limit.TIME.value}"
-            action = ControlAction.ANSWER_SYNTHESIS
-            return await replied(self, self.controller.stop_early(ControlBranch.BUDGET_BREAK, reason, action=action))
+            return await replied(self, await self.stop_early(ControlBranch.BUDGET_BREAK, reason, action=action))
         except _PlanningFailed as failure:
-            return await failed(self, str(failure))
+            return await failed(self, failure.problem, failure.error)
 
     # --- events and usage ----------------------------------------------------------------------------------------
 
     async def emit(self, event: BaseAgentEvent | BaseChatMessage) -> None:
-        """Send an event and keep it for the response."""
+        """Send an event and keep it for the response; a call left behind has nobody to send to."""
+        if self.outcome is not None:
+            return
         self.inner_messages.append(event)
         await self.emit_event(event)
 
@@ -179,7 +186,8 @@ class Run:
         """Return the tokens so far by role."""
         return {role.value: usage for role, usage in self.budget.usage.items()}
 
-    def _search_s(self) -> float:
+    def search_s(self) -> float:
+        """Return the seconds left for the search."""
         return self.budget.search_s - self.clock.elapsed_s
 
     # --- planning ------------------------------------------------------------------------------------------------
@@ -188,19 +196,21 @@ class Run:
         """Make the planning call of a round, at most twice."""
         await self.clock.running()
         self.budget.rounds += 1
-        problem = ""
+        problem = error_text = ""
         for attempt in range(PLANNING_ATTEMPTS):
             if attempt:
                 await asyncio.sleep(RETRY_PAUSE_S)
             try:
-                return await bounded(self._plan_once(attempt), token=self.token, remaining_s=self._search_s)
+                return await bounded(self._plan_once(attempt), token=self.token, remaining_s=self.search_s)
             except asyncio.TimeoutError:
-                if self._search_s() <= 0:
+                if self.search_s() <= 0:
                     raise _SearchOver from None
-                problem = "the model client timed out"
+                problem, error_text = "the model could not be called", "the model client timed out"
+            except ToolsUnavailable as error:
+                problem, error_text = "the tools could not be listed", str(error)
             except Exception as error:  # noqa: BLE001 - whatever a client raises, the run must end with a reply
-                problem = describe_error(error)
-        raise _PlanningFailed(problem)
+                problem, error_text = "the model could not be called", describe_error(error)
+        raise _PlanningFailed(f"{problem} ({error_text})", error_text)
 
     async def _plan_once(self, attempt: int) -> Planned:
         message_id = str(uuid.uuid4())
@@ -211,7 +221,7 @@ class Run:
         usage = RequestUsage(prompt_tokens=result.usage.prompt_tokens, completion_tokens=result.usage.completion_tokens)
         self.budget.spend_tokens(Role.AGENT, usage, characters=characters_of(messages, result))
         self.pending_usage += usage
-        self.planned = Planned(read_reply(result, self.tools.names), message_id)
+        self.planned = Planned(read_reply(result, self.tools.callable_names), message_id)
         if self.planned.reply.thought:
             await self.emit(ThoughtEvent(content=self.planned.reply.thought, source=self.parts.name, id=message_id))
             self.planned.message_id = str(uuid.uuid4())
@@ -220,108 +230,24 @@ class Run:
     async def _planning_prompt(self, limit: int) -> list[LLMMessage]:
         conversation = await self.parts.model_context.get_messages()
         return planning_prompt(
-            self.parts.system_messages, conversation, request=self.request, overlay=self.overlay, limit=limit
-        )
-
-    # --- tools ---------------------------------------------------------------------------------------------------
-
-    async def execute_tools(self, planned: Planned) -> list[ExecutedCall]:
-        """Run the calls of a round and keep them, with their results, in the conversation."""
-        calls = planned.reply.calls
-        if not calls:
-            self.round_messages = ()
-            return []
-        await self.clock.running()
-        shown = [planned_call.call for planned_call in calls]
-        await self.emit(ToolCallRequestEvent(content=shown, source=self.parts.name, models_usage=self.take_usage()))
-        capped = self.parts.config.policy is Policy.EXTENDED and self.parts.config.patterns
-        try:
-            results = await self.tools.run(
-                calls,
-                allowed=self.budget.tool_calls_left(),
-                identical=MAX_IDENTICAL_CALLS if capped else None,
-                remaining_s=self._search_s,
-            )
-        except CancelledRound as cancelled:
-            # What ran has had its effect: the history says so, and no call in it is left without a result.
-            await self._keep(planned, cancelled.results)
-            raise
-        self.budget.tool_calls += sum(
-            result.executed and result.planned.call.name not in self.parts.handoffs for result in results
-        )
-        self.executed += [(result.planned.call, result.result) for result in results]
-        await self._keep(planned, results)
-        await self.emit(ToolCallExecutionEvent(content=[result.result for result in results], source=self.parts.name))
-        return results
-
-    async def _keep(self, planned: Planned, results: Sequence[ExecutedCall]) -> None:
-        limit = self.parts.config.max_result_chars
-        calls = AssistantMessage(
-            content=[result.planned.kept for result in results],
-            source=self.parts.name,
-            thought=planned.reply.thought,
-        )
-        kept = [
-            result.result.model_copy(
-                update={"content": compress(result.result.content, limit), "name": result.planned.kept.name}
-            )
-            for result in results
-        ]
-        answered = FunctionExecutionResultMessage(content=kept)
-        await self.parts.model_context.add_message(calls)
-        await self.parts.model_context.add_message(answered)
-        self.round_messages = (calls, answered)
-
-    def round_of(self, planned: Planned, results: Sequence[ExecutedCall]) -> Round:
-        """Return the round as the core sees it."""
-        return Round(
-            planned.reply.draft,
-            tuple(
-                ToolResult(
-                    ToolCall(result.planned.call.name, result.planned.call.arguments),
-                    result.result.content,
-                    is_error=bool(result.result.is_error),
-                    executed=result.executed,
-                )
-                for result in results
-            ),
+            self.parts.system_messages,
+            conversation,
+            request=self.request,
+            request_parts=self.request_parts,
+            overlay=self.overlay,
+            limit=limit,
         )
 
     # --- verdict and decision ------------------------------------------------------------------------------------
 
     async def verify(self) -> Verdict | None:
-        """Ask the verifier about the round just observed; None where it need not be asked. Faults become a verdict."""
+        """Ask the verifier about the round just observed; None where it need not be asked."""
         if not self.controller.needs_verdict():
             return None
         await self.clock.running()
-        until = self.clock.elapsed_s + self.parts.config.verifier_timeout_s
-        if self._search_s() <= 0:
-            return UnavailableVerdict(cause="the time of this run is over")
-        self.budget.verifier_calls += 1
-        with collect_usage() as meter:
-            try:
-                verdict = await bounded(
-                    self._ask_verifier(),
-                    token=self.token,
-                    remaining_s=lambda: min(until - self.clock.elapsed_s, self._search_s()),
-                )
-            except asyncio.TimeoutError:
-                verdict = UnavailableVerdict(cause="the verifier did not answer in time")
-            except Exception as error:  # noqa: BLE001 - a verifier is anybody's code, and its fault must not end the run
-                verdict = UnavailableVerdict(cause=describe_error(error))
-        seen = sum(len(piece.finding) for piece in self.controller.evidence) + len(self.request)
-        self.budget.spend_tokens(Role.VERIFIER, meter.total, characters=seen if meter.calls else 0)
-        self.pending_usage += meter.total
-        return verdict
-
-    async def _ask_verifier(self) -> Verdict:
-        verdict = await self.parts.verifier.verify(
-            self.request, self.controller.draft, self.controller.evidence, cancellation_token=self.token
-        )
-        said = cast(object, verdict)  # a verifier is anybody's code: its word for the type is not enough
-        if not isinstance(said, Verdict):
-            raise TypeError(f"the verifier returned {type(said).__name__}, not a Verdict")
-        return said
+        if self.search_s() <= 0:
+            raise _SearchOver
+        return await verdict_on(self)
 
     async def decide(self, verdict: Verdict | None, planned: Planned) -> Decision:
         """Return the decision on the round, after the budgets had their say."""
@@ -330,6 +256,12 @@ class Run:
             limit = self.budget.after_round(elapsed_s=self.clock.elapsed_s, reflects=not planned.reply.calls)
             if limit is not None:
                 decision = self.controller.stop_for_budget(limit)
+        await self.announce(decision)
+        return decision
+
+    async def stop_early(self, branch: ControlBranch, reason: str, *, action: ControlAction) -> Decision:
+        """Return the decision of a run that ends in a round no rule was asked about."""
+        decision = self.controller.stop_early(branch, reason, action=action)
         await self.announce(decision)
         return decision
 
@@ -358,7 +290,7 @@ class Run:
         self.budget.reflections += 1
         reply = planned.reply
         if reply.draft:
-            await self.emit(ThoughtEvent(content=reply.draft, source=self.parts.name, models_usage=self.take_usage()))
+            await self.show_draft(reply.draft)
             if keeps_draft:
                 await self._add(AssistantMessage(content=reply.draft, source=self.parts.name))
         if decision.branch is ControlBranch.NUDGE:
@@ -372,6 +304,14 @@ class Run:
                 unused_tools=self._unused_tools(),
             )
         await self._add(UserMessage(content=feedback, source="user"))
+
+    async def show_draft(self, draft: str) -> None:
+        """Send a draft that is not the reply as a thought, once, with the id of its chunks and the tokens it cost."""
+        if self.planned is None:
+            return
+        identity, self.planned = self.planned.message_id, None
+        usage = self.take_usage()
+        await self.emit(ThoughtEvent(content=draft, source=self.parts.name, models_usage=usage, id=identity))
 
     async def _add(self, message: LLMMessage) -> None:
         conversation = await self.parts.model_context.get_messages()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,10 @@ from autogen_core.tools import BaseTool, StaticStreamWorkbench, ToolResult, Tool
 
 from agentloop_autogen.agent import prompts
 from agentloop_autogen.agent.bounded import bounded, stop_task
-from agentloop_autogen.agent.calls import PlannedCall
+from agentloop_autogen.agent.calls import PlannedCall, encodable
 from agentloop_autogen.agent.model_call import describe_error
 
-__all__ = ["CancelledRound", "ExecutedCall", "ToolRunner"]
+__all__ = ["CancelledRound", "ExecutedCall", "ToolRunner", "ToolsUnavailable"]
 
 Emit = Callable[[BaseAgentEvent | BaseChatMessage], Awaitable[None]]
 
@@ -61,12 +62,25 @@ class ToolRunner:
         """Names of the tools listed last, handoffs not among them."""
         return tuple(self._owners)
 
+    @property
+    def callable_names(self) -> Collection[str]:
+        """Names of everything that can be called, handoffs included."""
+        return self._owners.keys() | self._handoff_tools.keys()
+
     async def list_tools(self) -> list[BaseTool[Any, Any] | ToolSchema]:
-        """Return the tools available now, asked for anew each round since a workbench may change them."""
+        """Return the tools available now, asked for anew each round since a workbench may change them.
+
+        Raises:
+            ToolsUnavailable: A workbench could not say.
+        """
         owners: dict[str, Workbench] = {}
         tools: list[BaseTool[Any, Any] | ToolSchema] = []
         for workbench in self._workbenches:
-            for tool in await workbench.list_tools():
+            try:
+                listed = await workbench.list_tools()
+            except Exception as error:
+                raise ToolsUnavailable(describe_error(error)) from error
+            for tool in listed:
                 owners.setdefault(tool["name"], workbench)
                 tools.append(tool)
         self._owners = owners
@@ -84,15 +98,16 @@ class ToolRunner:
 
         Args:
             calls: The calls.
-            allowed: How many may run; the rest get an error result. None: all. Handoffs are not counted.
+            allowed: How many may run; the rest get an error result. None: all. Handoffs, copies and calls that cannot
+                run are not counted.
             identical: How many identical calls run; the rest get the first one's result. None: all.
             remaining_s: Seconds left; what is still running then gets an error result.
 
         Raises:
             CancelledRound: The run was cancelled; it carries the results there are, one for each call.
         """
-        refused = self._refused(calls, allowed)
         copies = _copies(calls, identical)
+        refused = self._refused(calls, copies, allowed)
         tasks = {
             index: asyncio.ensure_future(self._run_one(planned))
             for index, planned in enumerate(calls)
@@ -109,10 +124,14 @@ class ToolRunner:
             raise CancelledRound(results) from None
         return await self._collect(calls, tasks, copies, refused, ending)
 
-    def _refused(self, calls: Sequence[PlannedCall], allowed: int | None) -> dict[int, str]:
-        ordinary = [i for i, planned in enumerate(calls) if planned.call.name not in self._handoff_tools]
+    def _refused(self, calls: Sequence[PlannedCall], copies: Collection[int], allowed: int | None) -> dict[int, str]:
         if allowed is None:
             return {}
+        ordinary = [
+            index
+            for index, planned in enumerate(calls)
+            if index not in copies and planned.call.name in self._owners and not planned.problem
+        ]
         return dict.fromkeys(ordinary[allowed:], prompts.budget_exceeded_result())
 
     async def _collect(
@@ -143,7 +162,7 @@ class ToolRunner:
     async def _run_one(self, planned: PlannedCall) -> ToolResultText:
         if planned.call.name in self._handoff_tools:
             tool = self._handoff_tools[planned.call.name]
-            value = await tool.run_json({}, self._token, call_id=planned.call.id)
+            value = await tool.run_json(planned.arguments, self._token, call_id=planned.call.id)
             return ToolResultText(tool.return_value_as_string(value), is_error=False)
         if planned.problem:
             return ToolResultText(planned.problem, is_error=True, executed=False)
@@ -153,7 +172,7 @@ class ToolRunner:
             problem = f"Error: there is no tool {planned.call.name!r}; tools: {known}"
             return ToolResultText(problem, is_error=True, executed=False)
         result = await self._call(workbench, planned)
-        return ToolResultText(result.to_text(), is_error=result.is_error)
+        return ToolResultText(encodable(result.to_text()), is_error=result.is_error)
 
     async def _call(self, workbench: Workbench, planned: PlannedCall) -> ToolResult:
         name, identity = planned.call.name, planned.call.id
@@ -162,13 +181,15 @@ class ToolRunner:
                 name, arguments=planned.arguments, cancellation_token=self._token, call_id=identity
             )
         result: ToolResult | None = None
-        async for item in workbench.call_tool_stream(
+        stream = workbench.call_tool_stream(
             name, arguments=planned.arguments, cancellation_token=self._token, call_id=identity
-        ):
-            if isinstance(item, ToolResult):
-                result = item
-            elif isinstance(item, (BaseAgentEvent, BaseChatMessage)):
-                await self._emit(item)
+        )
+        async with aclosing(stream) as items:
+            async for item in items:
+                if isinstance(item, ToolResult):
+                    result = item
+                elif isinstance(item, (BaseAgentEvent, BaseChatMessage)):
+                    await self._emit(item)
         if result is None:
             raise RuntimeError("the tool's stream ended without a result")
         return result
@@ -181,6 +202,10 @@ class ToolResultText:
     content: str
     is_error: bool
     executed: bool = True
+
+
+class ToolsUnavailable(Exception):
+    """A workbench could not list its tools."""
 
 
 class CancelledRound(asyncio.CancelledError):

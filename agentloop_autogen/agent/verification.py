@@ -1,0 +1,50 @@
+"""Asking the verifier about a round: bounded, metered, and without a fault that leaves the run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from agentloop_autogen.agent.bounded import bounded
+from agentloop_autogen.agent.model_call import describe_error
+from agentloop_autogen.core.budget import Role
+from agentloop_autogen.core.records import UnavailableVerdict, Verdict
+from agentloop_autogen.verify.usage import collect_usage
+
+if TYPE_CHECKING:
+    from agentloop_autogen.agent.run import Run
+
+__all__ = ["verdict_on"]
+
+
+async def verdict_on(run: Run) -> Verdict:
+    """Ask the verifier about the round just observed. What it raises, and its silence, become a verdict.
+
+    Raises:
+        asyncio.CancelledError: The run was cancelled.
+    """
+    until = run.clock.elapsed_s + run.parts.config.verifier_timeout_s
+    run.budget.verifier_calls += 1
+    with collect_usage() as meter:
+        try:
+            verdict = await bounded(
+                _ask(run), token=run.token, remaining_s=lambda: min(until - run.clock.elapsed_s, run.search_s())
+            )
+        except asyncio.TimeoutError:
+            verdict = UnavailableVerdict(cause="the verifier did not answer in time")
+        except Exception as error:  # noqa: BLE001 - a verifier is anybody's code, and its fault must not end the run
+            verdict = UnavailableVerdict(cause=describe_error(error))
+    seen = sum(len(piece.finding) for piece in run.controller.evidence) + len(run.request)
+    run.budget.spend_tokens(Role.VERIFIER, meter.total, characters=seen if meter.calls else 0)
+    run.pending_usage += meter.total
+    return verdict
+
+
+async def _ask(run: Run) -> Verdict:
+    verdict = await run.parts.verifier.verify(
+        run.request, run.controller.draft, run.controller.evidence, cancellation_token=run.token
+    )
+    said = cast(object, verdict)  # a verifier is anybody's code: its word for the type is not enough
+    if not isinstance(said, Verdict):
+        raise TypeError(f"the verifier returned {type(said).__name__}, not a Verdict")
+    return said
