@@ -404,3 +404,17 @@ async def test_the_conversation_is_whole_after_every_kind_of_round() -> None:
     assert await dangling(agent.model_context) == []
     for request in model.requests:
         assert_whole(request)
+
+
+async def test_a_follow_up_is_answered_in_its_context() -> None:
+    """The answer call of a follow-up carries the exchange it refers to; the verifier judges the new request alone."""
+    model = ScriptedModel(["Vennholm lies on an island.", call("count", {"number": 1}), "It has 7 inhabitants."])
+    verifier = ScriptedVerifier([CLOSED, UNWRITTEN])
+    agent = agent_of(model, verifier, tools=[count])
+    await agent.run(task="Where is Vennholm?")
+    await agent.run(task="And how many live there?")
+    answered = str(model.requests[-1].messages[-1].content)
+    assert "Where is Vennholm?" in answered
+    assert "Vennholm lies on an island." in answered
+    assert answered.count("And how many live there?") == 1
+    assert verifier.calls[-1].request == "And how many live there?"

@@ -16,24 +16,23 @@ from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
     HandoffMessage,
-    MultiModalMessage,
     StructuredMessage,
     StructuredMessageFactory,
     TextMessage,
     ToolCallSummaryMessage,
 )
 from autogen_agentchat.state import AssistantAgentState
-from autogen_agentchat.utils import content_to_str
-from autogen_core import CancellationToken, ComponentModel, FunctionCall, Image
+from autogen_core import CancellationToken, ComponentModel, FunctionCall
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import ChatCompletionClient, CreateResult, FunctionExecutionResult, UserMessage
+from autogen_core.models import ChatCompletionClient, CreateResult, FunctionExecutionResult
 from autogen_core.tools import BaseTool, Workbench
 from pydantic import BaseModel, Field, ValidationError
 from typing_extensions import Self
 
 from agentloop_autogen.agent.bounded import GRACE_S, EventChannel, stop_task
 from agentloop_autogen.agent.clock import RunClock
+from agentloop_autogen.agent.request import read_request
 from agentloop_autogen.agent.run import AgentParts, Run
 from agentloop_autogen.core.config import LoopConfig
 from agentloop_autogen.core.normalise import bounded_text
@@ -43,7 +42,6 @@ from agentloop_autogen.verify.model_verifier import ModelSlotVerifier
 
 __all__ = ["AgentLoopAgentState", "AgentLoopAssistantAgent", "AgentLoopAssistantAgentConfig"]
 
-_REQUEST_CHARS = 8_000
 _LOCK_TICKS = 5
 _SUMMARY_RESULT_CHARS = 1_000
 
@@ -148,7 +146,7 @@ class AgentLoopAssistantAgent(AssistantAgent):
         self._summarises = reflect_on_tool_use is False
         self._reflects = reflect_on_tool_use
         self._given_verifier = verifier
-        self._verifier = verifier or ModelSlotVerifier(model_client)
+        self._verifier = verifier or ModelSlotVerifier(model_client, timeout_s=self._loop.verifier_timeout_s)
         self._clock: RunClock | None = None
         self._paused = False
         self._ending: asyncio.Future[Response] | None = None
@@ -227,12 +225,9 @@ class AgentLoopAssistantAgent(AssistantAgent):
         for event in await self._update_model_context_with_memory(self._memory, self._model_context, self.name):
             inner.append(event)
             await channel.send(event)
-        request, parts = await self._request(messages)
         run = Run(
             parts=self._parts(inner),
-            request=request,
-            request_parts=parts,
-            images=_images(messages),
+            about=read_request(messages, await self._model_context.get_messages()),
             emit_event=channel.send,
             token=token,
             clock=clock,
@@ -276,23 +271,6 @@ class AgentLoopAssistantAgent(AssistantAgent):
             check_handoff=check_handoff,
             summarise=summarise,
         )
-
-    async def _request(self, messages: Sequence[BaseChatMessage]) -> tuple[str, list[str]]:
-        """Return what the run is about, and the texts it is made of.
-
-        It is the new messages, with the user's own words before those of other agents.
-        """
-        conversation = await self._model_context.get_messages()
-        asked = [m for m in conversation if isinstance(m, UserMessage) and content_to_str(m.content).strip()]
-        spoken = [message.to_model_message() for message in messages if message.to_model_text().strip()]
-        if not spoken:
-            spoken = asked[-1:]
-        elif all(message.source != "user" for message in spoken):
-            spoken = _task_of(asked) + spoken
-        parts = [content_to_str(message.content) for message in spoken]
-        alone = all(message.source == "user" for message in spoken)
-        lines = [part if alone else f"{message.source}: {part}" for message, part in zip(spoken, parts, strict=True)]
-        return bounded_text("\n".join(lines), _REQUEST_CHARS), parts
 
     async def on_pause(self, cancellation_token: CancellationToken) -> None:
         """Hold the run before its next model, verifier or tool call; the clock of the run stands still meanwhile."""
@@ -369,20 +347,6 @@ class AgentLoopAssistantAgent(AssistantAgent):
             memory=[Memory.load_component(item) for item in config.memory] if config.memory else None,
             metadata=config.metadata,
         )
-
-
-def _images(messages: Sequence[BaseChatMessage]) -> list[Image]:
-    return [
-        part
-        for message in messages
-        if isinstance(message, MultiModalMessage)
-        for part in message.content
-        if isinstance(part, Image)
-    ]
-
-
-def _task_of(asked: Sequence[UserMessage]) -> list[UserMessage]:
-    return [message for message in asked if message.source == "user"][-1:]
 
 
 def _bounded(result: FunctionExecutionResult) -> FunctionExecutionResult:

@@ -17,6 +17,7 @@ from autogen_core.models import (
     UserMessage,
 )
 
+from agentloop_autogen.agent.request import RunRequest
 from agentloop_autogen.core.normalise import bounded_text
 
 __all__ = ["Overlay", "planning_prompt", "system_text"]
@@ -89,8 +90,7 @@ def planning_prompt(
     system_messages: Sequence[SystemMessage],
     conversation: Sequence[LLMMessage],
     *,
-    request: str,
-    request_parts: Sequence[str],
+    about: RunRequest,
     overlay: Overlay,
     limit: int,
 ) -> list[LLMMessage]:
@@ -99,8 +99,7 @@ def planning_prompt(
     Args:
         system_messages: The agent's own.
         conversation: What its model context gives; it may have trimmed anything.
-        request: The request of the run, put back where the context trimmed it away.
-        request_parts: The texts of the messages it is made of.
+        about: The request of the run, put back where the context trimmed it away.
         overlay: What the loop adds.
         limit: Characters; beyond it results, arguments and at last texts are shortened, the oldest first.
 
@@ -111,8 +110,8 @@ def planning_prompt(
     body = [message for message in overlay.woven_into(conversation) if not isinstance(message, SystemMessage)]
     body = _merge_ours(_without_orphans(body), overlay)
     spoken = [content_to_str(message.content) for message in body if isinstance(message, UserMessage)]
-    if request and not all(any(part in text for text in spoken) for part in request_parts):
-        body.insert(0, UserMessage(content=request, source="user"))
+    if about.text and not all(any(part in text for text in spoken) for part in about.parts):
+        body.insert(0, UserMessage(content=about.text, source="user"))
     body = _shortened(body, limit)
     system = system_text(system_messages, conversation)
     return [SystemMessage(content=system), *body] if system else body

@@ -15,6 +15,7 @@ __all__ = [
     "answer_prompt",
     "budget_exceeded_result",
     "cancelled_result",
+    "earlier_exchange",
     "failure_text",
     "fallback_text",
     "nudge",
@@ -59,6 +60,11 @@ def _tried(tried: Sequence[tuple[ToolCall, int]]) -> str:
 
 def _unused(unused_tools: Sequence[str]) -> str:
     return f"Tools not used yet: {_names(unused_tools)}." if unused_tools else ""
+
+
+def earlier_exchange(question: str, answer: str) -> str:
+    """Return the exchange a follow-up refers to, as it precedes the request of the answer call."""
+    return f"(Asked before: {question}\nAnswered before: {answer})\n"
 
 
 def reflection(

@@ -125,8 +125,8 @@ async def failed(run: Run, problem: str, error: str) -> Response:
 async def _answer_request(run: Run, decision: Decision) -> AnswerRequest:
     conversation = await run.parts.model_context.get_messages()
     return AnswerRequest(
-        request=run.request,
-        images=run.images,
+        request=f"{run.about.earlier}{run.about.text}",
+        images=run.about.images,
         system=system_text(run.parts.system_messages, conversation),
         evidence=run.controller.evidence,
         draft=run.controller.draft,
@@ -211,6 +211,6 @@ def _outcome(run: Run, decision: Decision, *, text: str, fallback: bool, error: 
         decisions=tuple(run.controller.decisions),
         elapsed_s=run.clock.elapsed_s,
         fallback_answer=fallback,
-        ungrounded_figures=ungrounded_figures(text, run.controller.evidence, request=run.request) if text else (),
+        ungrounded_figures=ungrounded_figures(text, run.controller.evidence, request=run.about.text) if text else (),
         error=error or (unavailable if reason is StopReason.FAILED else ""),
     )

@@ -14,7 +14,7 @@ from autogen_agentchat.messages import (
     BaseChatMessage,
     ThoughtEvent,
 )
-from autogen_core import CancellationToken, FunctionCall, Image
+from autogen_core import CancellationToken, FunctionCall
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import (
     AssistantMessage,
@@ -36,6 +36,7 @@ from agentloop_autogen.agent.calls import Reply, read_reply
 from agentloop_autogen.agent.clock import RunClock
 from agentloop_autogen.agent.context import Overlay, planning_prompt
 from agentloop_autogen.agent.model_call import ModelCall, characters_of, describe_error
+from agentloop_autogen.agent.request import RunRequest
 from agentloop_autogen.agent.tool_round import execute_tools, round_of
 from agentloop_autogen.agent.tools import ToolRunner, ToolsUnavailable
 from agentloop_autogen.agent.verification import verdict_on
@@ -116,9 +117,7 @@ class Run:
     """One run: its request, its budget, its controller, and the messages it sends. Nothing of it outlives it."""
 
     parts: AgentParts
-    request: str
-    request_parts: Sequence[str]
-    images: Sequence[Image]
+    about: RunRequest
     emit_event: Emit
     token: CancellationToken
     clock: RunClock
@@ -232,8 +231,7 @@ class Run:
         return planning_prompt(
             self.parts.system_messages,
             conversation,
-            request=self.request,
-            request_parts=self.request_parts,
+            about=self.about,
             overlay=self.overlay,
             limit=limit,
         )
@@ -337,5 +335,5 @@ class Run:
             budget=self.budget,
             token=self.token,
             remaining_s=lambda: self.parts.config.timeout_s - self.clock.elapsed_s,
-            limit=self.parts.config.max_evidence_chars + len(self.request),
+            limit=self.parts.config.max_evidence_chars + len(self.about.text),
         )

@@ -34,7 +34,7 @@ async def verdict_on(run: Run) -> Verdict:
             verdict = UnavailableVerdict(cause="the verifier did not answer in time")
         except Exception as error:  # noqa: BLE001 - a verifier is anybody's code, and its fault must not end the run
             verdict = UnavailableVerdict(cause=describe_error(error))
-    seen = sum(len(piece.finding) for piece in run.controller.evidence) + len(run.request)
+    seen = sum(len(piece.finding) for piece in run.controller.evidence) + len(run.about.text)
     run.budget.spend_tokens(Role.VERIFIER, meter.total, characters=seen if meter.calls else 0)
     run.pending_usage += meter.total
     return verdict
@@ -42,7 +42,7 @@ async def verdict_on(run: Run) -> Verdict:
 
 async def _ask(run: Run) -> Verdict:
     verdict = await run.parts.verifier.verify(
-        run.request, run.controller.draft, run.controller.evidence, cancellation_token=run.token
+        run.about.text, run.controller.draft, run.controller.evidence, cancellation_token=run.token
     )
     said = cast(object, verdict)  # a verifier is anybody's code: its word for the type is not enough
     if not isinstance(said, Verdict):
