@@ -1,0 +1,202 @@
+"""The command `agentloop`: its arguments and exit status. What a subcommand needs is imported once it is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import NoReturn
+
+from agentloop_autogen.console.options import ModelOptions, ModelPlace, RunSettings
+from agentloop_autogen.core.config import Policy
+from agentloop_autogen.errors import AgentLoopError, MissingExtraError, UsageError
+
+__all__ = ["main"]
+
+_DONE = 0
+_FAILED = 1
+_WRONG_USE = 2
+_INTERRUPTED = 130
+_PIPE_CLOSED = 141
+_PORTS = 65_535
+
+_EXAMPLES = """examples:
+  agentloop run --list
+  agentloop run polling --recorded
+  agentloop run polling --local
+  agentloop run my-scenario.yaml --json --base-url http://127.0.0.1:8000/v1 --model NAME
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports wrong use as one line, like every other error."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        argv: Its arguments; None: those of the process.
+
+    Returns:
+        The exit status: 0 done, 1 the run failed or did not show what was expected, 2 wrong use, 130 interrupted.
+    """
+    try:
+        status = _dispatch(_parser().parse_args(argv))
+        sys.stdout.flush()
+    except SystemExit as wanted:
+        status = wanted.code if isinstance(wanted.code, int) else _DONE
+    except AgentLoopError as error:
+        _complain(str(error))
+        status = _WRONG_USE if isinstance(error, UsageError) else _FAILED
+    except KeyboardInterrupt:
+        _complain("stopped by you")
+        status = _INTERRUPTED
+    except BrokenPipeError:
+        _detach_stdout()
+        status = _PIPE_CLOSED
+    return status
+
+
+def _dispatch(args: argparse.Namespace) -> int:
+    try:
+        from agentloop_autogen.console import commands
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("agentloop_autogen"):
+            raise
+        raise MissingExtraError("the command line", "cli") from error
+    if args.command == "serve-local":
+        return commands.serve_local(host=args.host, port=args.port, weights=args.weights)
+    if args.list or args.scenario is None:
+        _refuse_extras(args)
+        return commands.list_scenarios(as_json=args.json)
+    return commands.run_scenario_command(
+        args.scenario,
+        options=ModelOptions(
+            place=_place(args),
+            base_url=args.base_url or "",
+            model=args.model or "",
+            api_key_env=args.api_key_env,
+            weights=args.weights,
+            record=args.record,
+        ),
+        settings=RunSettings(policy=args.policy, timeout_s=args.timeout),
+        as_json=args.json,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="agentloop",
+        description="Run an AutoGen agent under loop control and watch each decision.",
+        epilog=_EXAMPLES,
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=20),
+    )
+    parser.add_argument("--version", action="version", version=f"agentloop {_version()}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    run = "run a scenario and hold it against what it expects"
+    _add_run(commands.add_parser("run", help=run, description=f"{run[0].upper()}{run[1:]}."))
+    serve = "serve the local model as an OpenAI API"
+    _add_serve_local(commands.add_parser("serve-local", help=serve, description=f"{serve[0].upper()}{serve[1:]}."))
+    return parser
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("scenario", nargs="?", metavar="SCENARIO", help="a shipped scenario's name or a .yaml file")
+    parser.add_argument("--list", action="store_true", help="list the shipped scenarios")
+    model = parser.add_argument_group("the model: one of --base-url with --model, --local, --recorded")
+    model.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible server, such as vLLM")
+    model.add_argument("--model", metavar="NAME", help="the model's name on that server")
+    model.add_argument("--api-key-env", metavar="VAR", help="environment variable that holds the server's key")
+    model.add_argument("--local", action="store_true", help="a 1.5B model in this process")
+    model.add_argument("--weights", metavar="PATH", type=Path, help="the local model's .gguf file")
+    model.add_argument("--recorded", action="store_true", help="replies recorded earlier; no model, about a second")
+    loop = parser.add_argument_group("the loop")
+    loop.add_argument("--policy", type=_policy, metavar="NAME", help="extended, paper or off (default: the scenario's)")
+    loop.add_argument("--timeout", type=_seconds, metavar="S", help="seconds of the whole run")
+    output = parser.add_argument_group("output")
+    output.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    output.add_argument("--record", metavar="FILE", type=Path, help="write the model's replies to a file")
+
+
+def _add_serve_local(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=_port, default=8080, help="port to listen on (default: %(default)s)")
+    parser.add_argument("--weights", metavar="PATH", type=Path, help="the model's .gguf file")
+
+
+def _place(args: argparse.Namespace) -> ModelPlace:
+    """Name the one place the model comes from, or say what is wrong with the combination given."""
+    places = [("--base-url", args.base_url is not None), ("--local", args.local), ("--recorded", args.recorded)]
+    given = [name for name, there in places if there]
+    if not given:
+        raise UsageError("say which model runs it: --base-url URL --model NAME, --local, or --recorded")
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} exclude each other: give one of them")
+    for option, value, needs in (
+        ("--model", args.model, "--base-url"),
+        ("--api-key-env", args.api_key_env, "--base-url"),
+        ("--weights", args.weights, "--local"),
+    ):
+        if value is not None and given != [needs]:
+            raise UsageError(f"{option} goes with {needs}: add {needs} or leave {option} out")
+    if given == ["--base-url"] and args.model is None:
+        raise UsageError("--base-url needs --model NAME, the model's name on that server")
+    if given == ["--recorded"] and args.record is not None:
+        raise UsageError("--record needs a model to record: leave --recorded out")
+    by_option = {"--base-url": ModelPlace.SERVER, "--local": ModelPlace.LOCAL, "--recorded": ModelPlace.RECORDED}
+    return by_option[given[0]]
+
+
+def _refuse_extras(args: argparse.Namespace) -> None:
+    model = (args.base_url, args.model, args.api_key_env, args.weights, args.policy, args.timeout, args.record)
+    if any(value is not None for value in model) or args.local or args.recorded:
+        raise UsageError("which scenario? Name one before the options; `agentloop run --list` shows them")
+
+
+def _policy(text: str) -> Policy:
+    try:
+        return Policy(text)
+    except ValueError as error:
+        names = ", ".join(policy.value for policy in Policy)
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {names}") from error
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (0 < seconds < math.inf):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return seconds
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= _PORTS):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port from 0 to {_PORTS}")
+    return int(text)
+
+
+def _version() -> str:
+    try:
+        return metadata.version("agentloop-autogen")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def _complain(message: str) -> None:
+    shown = "".join(char if char.isprintable() else " " for char in message)
+    sys.stderr.write(f"agentloop: {' '.join(shown.split())}\n")
+
+
+def _detach_stdout() -> None:
+    """Let the interpreter's last flush go nowhere: whoever read standard out has left."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

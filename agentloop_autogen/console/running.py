@@ -1,0 +1,177 @@
+"""Runs one scenario: builds the agent, shows its messages as they come, holds the end against what was expected."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from autogen_core import CancellationToken
+
+from agentloop_autogen import AgentLoopAssistantAgent
+from agentloop_autogen.console.checks import check_run
+from agentloop_autogen.console.options import RunSettings
+from agentloop_autogen.console.run_log import RunLog
+from agentloop_autogen.console.view import Heading, RunReport, RunView
+from agentloop_autogen.core.config import LoopConfig, Policy
+from agentloop_autogen.core.records import LoopOutcome
+from agentloop_autogen.demo_tools import TOOLSETS
+from agentloop_autogen.scenario import Scenario
+from agentloop_autogen.verify import ModelSlotVerifier
+
+if TYPE_CHECKING:
+    from agentloop_autogen.console.models import RunModel
+
+__all__ = ["loop_settings", "run_scenario"]
+
+_GRACE_S = 5.0
+_INTERRUPTED = 130
+_SHOW_CURSOR = b"\x1b[?25h"
+
+
+class ScenarioAgent(Protocol):
+    """The part of the agent a run needs."""
+
+    @property
+    def last_outcome(self) -> LoopOutcome | None:
+        """How the last run ended."""
+        ...
+
+    def run_stream(self, *, task: str, cancellation_token: CancellationToken) -> AsyncGenerator[Any, None]:
+        """Yield the messages of a run."""
+        ...
+
+
+def loop_settings(scenario: Scenario, settings: RunSettings) -> LoopConfig:
+    """Merge a scenario's settings with those of the command line.
+
+    Args:
+        scenario: The scenario.
+        settings: What the command line changes.
+
+    Returns:
+        The loop's settings, control events on.
+    """
+    changes: dict[str, Any] = {**scenario.loop, "emit_control_events": True}
+    if settings.policy is not None:
+        changes["policy"] = settings.policy
+    if settings.timeout_s is not None:
+        changes["timeout_s"] = settings.timeout_s
+    return LoopConfig.model_validate(changes)
+
+
+async def run_scenario(scenario: Scenario, model: RunModel, view: RunView, *, loop: LoopConfig) -> RunReport:
+    """Run a scenario once.
+
+    Args:
+        scenario: The scenario.
+        model: The clients it runs on; they are closed at the end.
+        view: Shows the run.
+        loop: Settings of the loop.
+
+    Returns:
+        How it ended; after an interrupt, what was known by then.
+    """
+    log, stop = RunLog(), _Stop()
+    view.start(_heading(scenario, model, loop))
+    try:
+        agent = _agent(scenario, model, loop)
+        with _interrupts(stop):
+            finished = await _follow(agent, scenario.request, log, view, stop)
+        return _report(scenario, log, agent.last_outcome if finished else None)
+    finally:
+        view.close()
+        await model.close()
+
+
+class _Stop:
+    """The wish to end the run early, and the token that carries it into the agent."""
+
+    def __init__(self) -> None:
+        self.token = CancellationToken()
+        self.wanted = False
+        self.over = False
+
+
+async def _follow(agent: ScenarioAgent, request: str, log: RunLog, view: RunView, stop: _Stop) -> bool:
+    view.doing(log.doing)
+    try:
+        async for message in agent.run_stream(task=request, cancellation_token=stop.token):
+            for shown in log.feed(message):
+                view.round(shown)
+            view.doing(log.doing)
+    except asyncio.CancelledError:
+        if not stop.wanted:
+            raise
+        for shown in (*log.flush(), *log.pending()):
+            view.round(shown)
+        return False
+    return True
+
+
+def _report(scenario: Scenario, log: RunLog, outcome: LoopOutcome | None) -> RunReport:
+    last = log.rounds[-1].decision if log.rounds else None
+    if outcome is None:
+        return RunReport(answer=log.answer, outcome=None, stopped_after=len(log.rounds), last_decision=last)
+    checks = check_run(scenario.expect, answer=log.answer, outcome=outcome, tools=log.tools)
+    return RunReport(answer=log.answer, outcome=outcome, checks=checks, last_decision=last)
+
+
+def _agent(scenario: Scenario, model: RunModel, loop: LoopConfig) -> ScenarioAgent:
+    extra: dict[str, Any] = {} if scenario.system_message is None else {"system_message": scenario.system_message}
+    return AgentLoopAssistantAgent(
+        "assistant",
+        model.planner,
+        tools=list(TOOLSETS[scenario.tools]()),
+        verifier=ModelSlotVerifier(model.verifier, timeout_s=loop.verifier_timeout_s),
+        loop=loop,
+        **extra,
+    )
+
+
+def _heading(scenario: Scenario, model: RunModel, loop: LoopConfig) -> Heading:
+    return Heading(
+        name=scenario.name,
+        title=scenario.title,
+        request=scenario.request,
+        model=model.label,
+        policy=Policy(loop.policy).value,
+        expected=scenario.expect.words if scenario.expect else "",
+    )
+
+
+@contextmanager
+def _interrupts(stop: _Stop) -> Generator[None]:
+    """First Ctrl-C: ask the agent to stop, and insist after a grace period. Second: leave at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    running = asyncio.get_running_loop()
+    task = asyncio.current_task()
+
+    def insist() -> None:
+        if task is not None and not stop.over:
+            task.cancel()
+
+    def ask() -> None:
+        stop.token.cancel()
+        running.call_later(_GRACE_S, insist)
+
+    def on_interrupt(_signal: int, _frame: object) -> None:
+        if stop.wanted:
+            if os.isatty(2):
+                os.write(2, _SHOW_CURSOR)
+            os._exit(_INTERRUPTED)
+        stop.wanted = True
+        running.call_soon_threadsafe(ask)
+
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield
+    finally:
+        stop.over = True
+        signal.signal(signal.SIGINT, before)

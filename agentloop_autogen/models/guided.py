@@ -1,0 +1,60 @@
+"""Schema-guided tool calls for models that have no tool calling of their own.
+
+The tools go into the system message, the reply is held to a JSON schema that allows either calls or a final
+answer, and results go back as user text. The pure part plans a call and reads its reply; the client and the two
+wire functions are thin adapters on it. Nothing here knows which server answers.
+"""
+
+from __future__ import annotations
+
+from ._guided_client import GuidedToolCallingClient, GuidedToolCallingClientConfig
+from ._guided_parse import AnswerStream, parse_reply
+from ._guided_plan import plan_call
+from ._guided_records import (
+    ChoiceKind,
+    GuidedCall,
+    GuidedPlan,
+    GuidedReply,
+    GuidedRung,
+    Role,
+    ToolChoice,
+    ToolReply,
+    ToolSpec,
+    Turn,
+)
+from ._guided_schema import MAX_CALLS, reply_schema, response_format
+from ._guided_wire import (
+    calls_allowed,
+    from_guided_response,
+    needs_guiding,
+    to_guided_request,
+    tool_names,
+    wire_calls,
+)
+
+__all__ = [
+    "MAX_CALLS",
+    "AnswerStream",
+    "ChoiceKind",
+    "GuidedCall",
+    "GuidedPlan",
+    "GuidedReply",
+    "GuidedRung",
+    "GuidedToolCallingClient",
+    "GuidedToolCallingClientConfig",
+    "Role",
+    "ToolChoice",
+    "ToolReply",
+    "ToolSpec",
+    "Turn",
+    "calls_allowed",
+    "from_guided_response",
+    "needs_guiding",
+    "parse_reply",
+    "plan_call",
+    "reply_schema",
+    "response_format",
+    "to_guided_request",
+    "tool_names",
+    "wire_calls",
+]
