@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from .guided import GuidedToolCallingClient, GuidedToolCallingClientConfig
-from .local_server import MODEL_ID, LocalModelServer, build_app, local_chat_client
-from .weights import QWEN_CODER, ModelFile, Progress, WeightsStage, cache_folder, resolve_weights
+from agentloop_autogen.models.guided import GuidedToolCallingClient, GuidedToolCallingClientConfig
+from agentloop_autogen.models.local_server import MODEL_ID, LocalModelServer, build_app, local_chat_client
+from agentloop_autogen.models.weights import (
+    QWEN_CODER,
+    ModelFile,
+    Progress,
+    WeightsStage,
+    cache_folder,
+    resolve_weights,
+)
 
 __all__ = [
     "MODEL_ID",

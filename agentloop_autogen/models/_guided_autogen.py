@@ -15,7 +15,16 @@ from autogen_core.models import (
 from autogen_core.tools import Tool, ToolSchema
 from pydantic import BaseModel
 
-from ._guided_records import ChoiceKind, GuidedCall, GuidedPlan, Role, ToolChoice, ToolReply, ToolSpec, Turn
+from agentloop_autogen.models._guided_records import (
+    ChoiceKind,
+    GuidedCall,
+    GuidedPlan,
+    Role,
+    ToolChoice,
+    ToolReply,
+    ToolSpec,
+    Turn,
+)
 
 __all__ = ["ToolChoiceInput", "answer_schema", "messages_of", "tool_choice_of", "tool_spec", "turns_of"]
 

@@ -14,13 +14,20 @@ from autogen_core.tools import Tool, ToolSchema
 from pydantic import BaseModel
 from typing_extensions import Self
 
-from ..errors import ModelError, UsageError
-from ._guided_autogen import ToolChoiceInput, answer_schema, messages_of, tool_choice_of, tool_spec, turns_of
-from ._guided_parse import AnswerStream, parse_reply
-from ._guided_plan import has_tool_turns, plan_call
-from ._guided_records import ChoiceKind, GuidedCall, GuidedPlan, GuidedReply, GuidedRung, Turn
-from ._guided_schema import MAX_CALLS, response_format
-from ._guided_wire import call_id
+from agentloop_autogen.errors import ModelError, UsageError
+from agentloop_autogen.models._guided_autogen import (
+    ToolChoiceInput,
+    answer_schema,
+    messages_of,
+    tool_choice_of,
+    tool_spec,
+    turns_of,
+)
+from agentloop_autogen.models._guided_parse import AnswerStream, parse_reply
+from agentloop_autogen.models._guided_plan import has_tool_turns, plan_call
+from agentloop_autogen.models._guided_records import ChoiceKind, GuidedCall, GuidedPlan, GuidedReply, GuidedRung, Turn
+from agentloop_autogen.models._guided_schema import MAX_CALLS, response_format
+from agentloop_autogen.models._guided_wire import call_id
 
 __all__ = ["GuidedToolCallingClient", "GuidedToolCallingClientConfig"]
 

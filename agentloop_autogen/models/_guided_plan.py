@@ -8,10 +8,18 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from ..errors import UsageError
-from ._guided_records import ChoiceKind, GuidedCall, GuidedPlan, Role, ToolChoice, ToolSpec, Turn
-from ._guided_schema import MAX_CALLS, reply_schema
-from .guided_prompts import answer_format_text, choice_text, result_text, tools_text
+from agentloop_autogen.errors import UsageError
+from agentloop_autogen.models._guided_records import (
+    ChoiceKind,
+    GuidedCall,
+    GuidedPlan,
+    Role,
+    ToolChoice,
+    ToolSpec,
+    Turn,
+)
+from agentloop_autogen.models._guided_schema import MAX_CALLS, reply_schema
+from agentloop_autogen.models.guided_prompts import answer_format_text, choice_text, result_text, tools_text
 
 __all__ = ["has_tool_turns", "merge_system_turns", "plan_call"]
 

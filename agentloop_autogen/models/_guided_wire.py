@@ -7,11 +7,20 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
-from ..errors import UsageError
-from ._guided_parse import parse_reply
-from ._guided_plan import has_tool_turns, merge_system_turns, plan_call
-from ._guided_records import ChoiceKind, GuidedCall, GuidedRung, Role, ToolChoice, ToolReply, ToolSpec, Turn
-from ._guided_schema import MAX_CALLS, response_format
+from agentloop_autogen.errors import UsageError
+from agentloop_autogen.models._guided_parse import parse_reply
+from agentloop_autogen.models._guided_plan import has_tool_turns, merge_system_turns, plan_call
+from agentloop_autogen.models._guided_records import (
+    ChoiceKind,
+    GuidedCall,
+    GuidedRung,
+    Role,
+    ToolChoice,
+    ToolReply,
+    ToolSpec,
+    Turn,
+)
+from agentloop_autogen.models._guided_schema import MAX_CALLS, response_format
 
 __all__ = [
     "call_id",

@@ -17,11 +17,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ._guided_chunks import GuidedChunks
-from ._guided_records import GuidedRung
-from ._guided_wire import calls_allowed, from_guided_response, needs_guiding, to_guided_request, tool_names
-from ._local_collect import collected
-from ._local_requests import ApiError, checked_body, upstream_error, upstream_fields
+from agentloop_autogen.models._guided_chunks import GuidedChunks
+from agentloop_autogen.models._guided_records import GuidedRung
+from agentloop_autogen.models._guided_wire import (
+    calls_allowed,
+    from_guided_response,
+    needs_guiding,
+    to_guided_request,
+    tool_names,
+)
+from agentloop_autogen.models._local_collect import collected
+from agentloop_autogen.models._local_requests import ApiError, checked_body, upstream_error, upstream_fields
 
 __all__ = ["build_front"]
 

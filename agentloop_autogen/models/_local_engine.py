@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import LocalServerError, MissingExtraError, WeightsError
+from agentloop_autogen.errors import LocalServerError, MissingExtraError, WeightsError
 
 __all__ = ["Engine", "EngineOptions"]
 

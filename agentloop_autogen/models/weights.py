@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..errors import WeightsError
-from ._weights_cache import cache_folder, cached_file, file_digest, store
-from ._weights_records import QWEN_CODER, ModelFile, Progress, SourceError, WeightsStage
-from ._weights_sources import hub_file, part_files
+from agentloop_autogen.errors import WeightsError
+from agentloop_autogen.models._weights_cache import cache_folder, cached_file, file_digest, store
+from agentloop_autogen.models._weights_records import QWEN_CODER, ModelFile, Progress, SourceError, WeightsStage
+from agentloop_autogen.models._weights_sources import hub_file, part_files
 
 __all__ = ["QWEN_CODER", "ModelFile", "Progress", "WeightsStage", "cache_folder", "resolve_weights"]
 
