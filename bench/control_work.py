@@ -137,9 +137,8 @@ def main() -> None:
         json.dump(found, sys.stdout, indent=2)
         return
     print(f"{options.calls} calls of {options.chars} characters a round, {options.rounds} rounds; processor time in ms")
-    print(
-        f"{'workload':12} {'median':>8} {'p95':>8} {'first 10%':>10} {'last 10%':>10} {'KiB, half':>10} {'KiB, all':>10}"
-    )
+    heads = ("median", "p95", "first 10%", "last 10%", "KiB, half", "KiB, all")
+    print(f"{'workload':12}" + "".join(f" {head:>10}" for head in heads))
     for name, row in found.items():
         print(
             f"{name:12} {row['median_ms']:10.3f} {row['p95_ms']:10.3f} {row['first_tenth_ms']:10.3f} "

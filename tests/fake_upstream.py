@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from agentloop_autogen.models.local_server import MODEL_ID
+from agentloop_autogen.models.local.server import MODEL_ID
 
 __all__ = ["HANG", "Upstream"]
 

@@ -25,7 +25,7 @@ from agentloop_autogen.models.guided import (
     reply_schema,
     response_format,
 )
-from agentloop_autogen.models.guided_prompts import result_text, tools_text
+from agentloop_autogen.models.guided.prompts import result_text, tools_text
 
 WEATHER = ToolSpec(
     name="get_weather",

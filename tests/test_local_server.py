@@ -23,9 +23,10 @@ from autogen_core import CancellationToken
 from autogen_core.models import UserMessage
 
 from agentloop_autogen.errors import LocalServerError, MissingExtraError, UsageError, WeightsError
-from agentloop_autogen.models import LocalModelServer, local_chat_client, local_server, resolve_weights
-from agentloop_autogen.models._local_engine import Engine, EngineOptions
-from agentloop_autogen.models.local_server import MODEL_ID
+from agentloop_autogen.models import LocalModelServer, local_chat_client, resolve_weights
+from agentloop_autogen.models.local import server as local_server
+from agentloop_autogen.models.local.engine import Engine, EngineOptions
+from agentloop_autogen.models.local.server import MODEL_ID
 
 from .fake_upstream import HANG, Upstream
 

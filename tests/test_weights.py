@@ -17,8 +17,8 @@ import pytest
 
 from agentloop_autogen.errors import WeightsError
 from agentloop_autogen.models import weights
-from agentloop_autogen.models._weights_records import PartPackage
 from agentloop_autogen.models.weights import QWEN_CODER, ModelFile, WeightsStage, cache_folder, resolve_weights
+from agentloop_autogen.models.weights.records import PartPackage
 
 PIECES = (b"GGUF and ", b"a little ", b"more")
 WHOLE = b"".join(PIECES)
@@ -86,7 +86,7 @@ def test_a_stamped_cache_file_is_not_read_again(setup: Setup, monkeypatch: pytes
     def fail(*_: object) -> str:
         raise AssertionError("the digest was computed")
 
-    monkeypatch.setattr("agentloop_autogen.models._weights_cache.file_digest", fail)
+    monkeypatch.setattr("agentloop_autogen.models.weights.cache.file_digest", fail)
     assert resolve_weights(cache_dir=setup.cache, model=setup.model) == path
 
 
@@ -223,7 +223,7 @@ def test_too_little_room_is_noticed_before_writing(setup: Setup, monkeypatch: py
     def full(folder: Path) -> types.SimpleNamespace:
         return types.SimpleNamespace(total=10, used=10, free=0)
 
-    monkeypatch.setattr("agentloop_autogen.models._weights_cache.shutil.disk_usage", full)
+    monkeypatch.setattr("agentloop_autogen.models.weights.cache.shutil.disk_usage", full)
     with pytest.raises(WeightsError, match="no room"):
         resolve_weights(cache_dir=setup.cache, model=setup.model)
 

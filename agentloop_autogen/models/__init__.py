@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentloop_autogen.models.guided import GuidedToolCallingClient, GuidedToolCallingClientConfig
-from agentloop_autogen.models.local_server import MODEL_ID, LocalModelServer, build_app, local_chat_client
+from agentloop_autogen.models.local import MODEL_ID, LocalModelServer, build_app, local_chat_client
 from agentloop_autogen.models.weights import (
     QWEN_CODER,
     ModelFile,

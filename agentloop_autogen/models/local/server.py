@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import Self
 
 from agentloop_autogen.errors import LocalServerError, MissingExtraError, UsageError
-from agentloop_autogen.models._local_engine import Engine, EngineOptions
+from agentloop_autogen.models.local.engine import Engine, EngineOptions
 
 if TYPE_CHECKING:
     import uvicorn
@@ -46,7 +46,7 @@ def build_app(upstream_base_url: str, model_id: str, max_model_len: int) -> Star
         MissingExtraError: Starlette or httpx is not installed.
     """
     try:
-        from agentloop_autogen.models._local_app import build_front
+        from agentloop_autogen.models.local.app import build_front
     except ImportError:
         raise MissingExtraError("the local model", "local") from None
     return build_front(upstream_base_url, model_id, max_model_len)

@@ -17,17 +17,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from agentloop_autogen.models._guided_chunks import GuidedChunks
-from agentloop_autogen.models._guided_records import GuidedRung
-from agentloop_autogen.models._guided_wire import (
+from agentloop_autogen.models.guided.chunks import GuidedChunks
+from agentloop_autogen.models.guided.records import GuidedRung
+from agentloop_autogen.models.guided.wire import (
     calls_allowed,
     from_guided_response,
     needs_guiding,
     to_guided_request,
     tool_names,
 )
-from agentloop_autogen.models._local_collect import collected
-from agentloop_autogen.models._local_requests import ApiError, checked_body, upstream_error, upstream_fields
+from agentloop_autogen.models.local.collect import collected
+from agentloop_autogen.models.local.requests import ApiError, checked_body, upstream_error, upstream_fields
 
 __all__ = ["build_front"]
 
@@ -46,7 +46,7 @@ class _ClientGoneError(Exception):
 
 
 def build_front(upstream_base_url: str, model_id: str, max_model_len: int) -> Starlette:
-    """Build the application; see `local_server.build_app`."""
+    """Build the application; see `server.build_app`."""
     front = _Front(upstream_base_url.rstrip("/"), model_id, max_model_len)
     return Starlette(
         routes=[

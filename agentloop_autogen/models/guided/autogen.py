@@ -15,7 +15,7 @@ from autogen_core.models import (
 from autogen_core.tools import Tool, ToolSchema
 from pydantic import BaseModel
 
-from agentloop_autogen.models._guided_records import (
+from agentloop_autogen.models.guided.records import (
     ChoiceKind,
     GuidedCall,
     GuidedPlan,

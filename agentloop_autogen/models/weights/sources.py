@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agentloop_autogen.models._weights_records import ModelFile, PartPackage, Progress, SourceError, WeightsStage
+from agentloop_autogen.models.weights.records import ModelFile, PartPackage, Progress, SourceError, WeightsStage
 
 __all__ = ["hub_file", "part_files"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from agentloop_autogen.errors import WeightsError
-from agentloop_autogen.models._weights_cache import cache_folder, cached_file, file_digest, store
-from agentloop_autogen.models._weights_records import QWEN_CODER, ModelFile, Progress, SourceError, WeightsStage
-from agentloop_autogen.models._weights_sources import hub_file, part_files
+from agentloop_autogen.models.weights.cache import cache_folder, cached_file, file_digest, store
+from agentloop_autogen.models.weights.records import QWEN_CODER, ModelFile, Progress, SourceError, WeightsStage
+from agentloop_autogen.models.weights.sources import hub_file, part_files
 
 __all__ = ["QWEN_CODER", "ModelFile", "Progress", "WeightsStage", "cache_folder", "resolve_weights"]
 

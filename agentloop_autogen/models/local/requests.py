@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from agentloop_autogen.errors import UsageError
-from agentloop_autogen.models._guided_wire import needs_guiding, to_guided_request
+from agentloop_autogen.models.guided.wire import needs_guiding, to_guided_request
 
 __all__ = ["DEFAULT_MAX_TOKENS", "ApiError", "checked_body", "upstream_error", "upstream_fields"]
 

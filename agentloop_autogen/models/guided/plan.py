@@ -9,7 +9,8 @@ from typing import Any
 from typing_extensions import assert_never
 
 from agentloop_autogen.errors import UsageError
-from agentloop_autogen.models._guided_records import (
+from agentloop_autogen.models.guided.prompts import answer_format_text, choice_text, result_text, tools_text
+from agentloop_autogen.models.guided.records import (
     ChoiceKind,
     GuidedCall,
     GuidedPlan,
@@ -18,8 +19,7 @@ from agentloop_autogen.models._guided_records import (
     ToolSpec,
     Turn,
 )
-from agentloop_autogen.models._guided_schema import MAX_CALLS, reply_schema
-from agentloop_autogen.models.guided_prompts import answer_format_text, choice_text, result_text, tools_text
+from agentloop_autogen.models.guided.schema import MAX_CALLS, reply_schema
 
 __all__ = ["has_tool_turns", "merge_system_turns", "plan_call"]
 

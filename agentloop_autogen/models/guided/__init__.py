@@ -7,10 +7,10 @@ wire functions are thin adapters on it. Nothing here knows which server answers.
 
 from __future__ import annotations
 
-from agentloop_autogen.models._guided_client import GuidedToolCallingClient, GuidedToolCallingClientConfig
-from agentloop_autogen.models._guided_parse import AnswerStream, parse_reply
-from agentloop_autogen.models._guided_plan import plan_call
-from agentloop_autogen.models._guided_records import (
+from agentloop_autogen.models.guided.client import GuidedToolCallingClient, GuidedToolCallingClientConfig
+from agentloop_autogen.models.guided.parse import AnswerStream, parse_reply
+from agentloop_autogen.models.guided.plan import plan_call
+from agentloop_autogen.models.guided.records import (
     ChoiceKind,
     GuidedCall,
     GuidedPlan,
@@ -22,8 +22,8 @@ from agentloop_autogen.models._guided_records import (
     ToolSpec,
     Turn,
 )
-from agentloop_autogen.models._guided_schema import MAX_CALLS, reply_schema, response_format
-from agentloop_autogen.models._guided_wire import (
+from agentloop_autogen.models.guided.schema import MAX_CALLS, reply_schema, response_format
+from agentloop_autogen.models.guided.wire import (
     calls_allowed,
     from_guided_response,
     needs_guiding,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
-from agentloop_autogen.models._guided_parse import AnswerStream, parse_reply
-from agentloop_autogen.models._guided_wire import wire_calls
+from agentloop_autogen.models.guided.parse import AnswerStream, parse_reply
+from agentloop_autogen.models.guided.wire import wire_calls
 
 __all__ = ["GuidedChunks"]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from agentloop_autogen.errors import WeightsError
-from agentloop_autogen.models._weights_records import ModelFile, Progress, SourceError, WeightsStage
+from agentloop_autogen.models.weights.records import ModelFile, Progress, SourceError, WeightsStage
 
 __all__ = ["cache_folder", "cached_file", "file_digest", "store"]
 

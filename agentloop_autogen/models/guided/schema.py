@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from typing_extensions import assert_never
 
-from agentloop_autogen.models._guided_records import ChoiceKind, GuidedRung, ToolChoice, ToolSpec
+from agentloop_autogen.models.guided.records import ChoiceKind, GuidedRung, ToolChoice, ToolSpec
 
 __all__ = ["MAX_CALLS", "reply_schema", "response_format", "self_contained"]
 

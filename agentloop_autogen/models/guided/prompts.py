@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from typing_extensions import assert_never
 
-from agentloop_autogen.models._guided_records import ChoiceKind, ToolChoice, ToolSpec
+from agentloop_autogen.models.guided.records import ChoiceKind, ToolChoice, ToolSpec
 
 __all__ = ["answer_format_text", "choice_text", "result_text", "tools_text"]
 

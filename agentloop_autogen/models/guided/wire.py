@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from agentloop_autogen.errors import UsageError
-from agentloop_autogen.models._guided_parse import parse_reply
-from agentloop_autogen.models._guided_plan import has_tool_turns, merge_system_turns, plan_call
-from agentloop_autogen.models._guided_records import (
+from agentloop_autogen.models.guided.parse import parse_reply
+from agentloop_autogen.models.guided.plan import has_tool_turns, merge_system_turns, plan_call
+from agentloop_autogen.models.guided.records import (
     ChoiceKind,
     GuidedCall,
     GuidedRung,
@@ -20,7 +20,7 @@ from agentloop_autogen.models._guided_records import (
     ToolSpec,
     Turn,
 )
-from agentloop_autogen.models._guided_schema import MAX_CALLS, response_format
+from agentloop_autogen.models.guided.schema import MAX_CALLS, response_format
 
 __all__ = [
     "call_id",

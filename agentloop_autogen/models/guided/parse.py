@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pydantic_core import from_json
 
-from agentloop_autogen.models._guided_records import GuidedCall, GuidedReply
+from agentloop_autogen.models.guided.records import GuidedCall, GuidedReply
 
 __all__ = ["AnswerStream", "parse_reply"]
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from typing_extensions import Self
 
 from agentloop_autogen.errors import ModelError, UsageError
-from agentloop_autogen.models._guided_autogen import (
+from agentloop_autogen.models.guided.autogen import (
     ToolChoiceInput,
     answer_schema,
     messages_of,
@@ -23,11 +23,11 @@ from agentloop_autogen.models._guided_autogen import (
     tool_spec,
     turns_of,
 )
-from agentloop_autogen.models._guided_parse import AnswerStream, parse_reply
-from agentloop_autogen.models._guided_plan import has_tool_turns, plan_call
-from agentloop_autogen.models._guided_records import ChoiceKind, GuidedCall, GuidedPlan, GuidedReply, GuidedRung, Turn
-from agentloop_autogen.models._guided_schema import MAX_CALLS, response_format
-from agentloop_autogen.models._guided_wire import call_id
+from agentloop_autogen.models.guided.parse import AnswerStream, parse_reply
+from agentloop_autogen.models.guided.plan import has_tool_turns, plan_call
+from agentloop_autogen.models.guided.records import ChoiceKind, GuidedCall, GuidedPlan, GuidedReply, GuidedRung, Turn
+from agentloop_autogen.models.guided.schema import MAX_CALLS, response_format
+from agentloop_autogen.models.guided.wire import call_id
 
 __all__ = ["GuidedToolCallingClient", "GuidedToolCallingClientConfig"]
 
