@@ -329,17 +329,24 @@ def test_ctrl_c_stops_the_run_and_says_what_was_known(scenario: str, as_json: bo
     assert not any(line.startswith("as expected") for line in lines)
 
 
-def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
-    """`agentloop run --list | head -1` ends quietly."""
-    process = subprocess.Popen(  # noqa: S603 - our own interpreter
-        command("run", "--list"), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    process.stdout.close()
-    assert process.stderr is not None
-    assert process.stderr.read() == b""
-    assert process.wait(30) in (0, 141)
-    process.stderr.close()
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_reader_that_leaves_early_is_no_error(scenario: str, lines: int) -> None:
+    """`agentloop run ... | head -1` ends quietly, whether the reader leaves before the run or during it."""
+    with chat_server() as url:
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter
+            command("run", scenario, "--base-url", url, "--model", "fake-model"),
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        for _ in range(lines):
+            process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+        assert process.wait(30) == 141
+        process.stderr.close()
 
 
 def test_a_terminal_that_knows_few_characters_still_gets_the_list() -> None:

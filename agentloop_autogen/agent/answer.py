@@ -36,7 +36,7 @@ class AnswerRequest:
     system: str
     evidence: Sequence[Evidence]
     draft: str
-    unresolved: Sequence[str]
+    standing: prompts.Standing
     tool_names: Sequence[str]
     output_type: type[BaseModel] | None
 
@@ -107,7 +107,7 @@ class AnswerWriter:
             problem = outcome.problem
         if cut_short is not None:
             return _with_usage(cut_short, usage)
-        text = prompts.fallback_text(wanted.evidence, wanted.unresolved, problem=problem, draft=wanted.draft)
+        text = prompts.fallback_text(wanted.evidence, wanted.standing.unresolved, problem=problem, draft=wanted.draft)
         return Answer(text, str(uuid.uuid4()), usage=usage, fallback=True, problem=problem)
 
     def _first_shape(
@@ -118,7 +118,7 @@ class AnswerWriter:
             wanted.request,
             wanted.evidence,
             draft=wanted.draft,
-            unresolved=wanted.unresolved,
+            standing=wanted.standing,
             limit=int(self._limit * _EVIDENCE_SHARE),
             output_type=wanted.output_type,
             guided=isinstance(guided, type),
@@ -133,7 +133,7 @@ class AnswerWriter:
         text = prompts.plain_answer_prompt(
             wanted.request,
             wanted.evidence,
-            unresolved=wanted.unresolved,
+            standing=wanted.standing,
             limit=int(self._limit * _EVIDENCE_SHARE),
             problem=problem,
             output_type=wanted.output_type,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pydantic import BaseModel
 
@@ -12,6 +13,7 @@ from agentloop_autogen.core.records import ControlBranch, Evidence, Verdict
 from agentloop_autogen.core.rounds import ToolCall
 
 __all__ = [
+    "Standing",
     "answer_prompt",
     "budget_exceeded_result",
     "cancelled_result",
@@ -32,6 +34,15 @@ _SHOWN_ARGUMENT_CHARS = 120
 _FALLBACK_FINDING_CHARS = 300
 _LEAST_FINDING_CHARS = 40
 _FALLBACK_CHARS = 4_000
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where the slots stand when an answer is written."""
+
+    settled: Sequence[tuple[str, str]] = ()
+    """Names of slots the evidence covers, with the quotes that do."""
+    unresolved: Sequence[str] = ()
 
 
 def _names(names: Sequence[str]) -> str:
@@ -106,24 +117,35 @@ def open_slots_note(verdict: Verdict, branch: ControlBranch) -> str:
 def _render_evidence(evidence: Sequence[Evidence], limit: int) -> str:
     if not evidence:
         return "(no tool results)"
-    seen: dict[tuple[str, str], str] = {}
-    parts: list[str] = []
-    share = max(120, limit // len(evidence))
+    same: dict[tuple[str, bool, str], list[str]] = {}
     for piece in evidence:
-        first = seen.setdefault((piece.tool, piece.finding), piece.id)
-        finding = bounded_text(piece.finding, max(share, 400)) if first == piece.id else f"same as {first}"
-        failed = " (failed)" if piece.is_error else ""
-        parts.append(f"[{piece.id}] {piece.tool}{failed}: {finding}")
+        same.setdefault((piece.tool, piece.is_error, piece.finding), []).append(piece.id)
+    share = max(400, limit // len(same))
+    parts = [
+        f"[{', '.join(ids)}] {tool}{' (failed)' if is_error else ''}: {bounded_text(finding, share)}"
+        for (tool, is_error, finding), ids in same.items()
+    ]
     return bounded_text("\n".join(parts), limit)
 
 
-def _answer_rules(unresolved: Sequence[str], *, structured: bool) -> str:
-    missing = f"These could not be established; say so plainly: {_names(unresolved)}." if unresolved else ""
+def _answer_rules(standing: Standing, *, structured: bool) -> str:
     form = "" if structured else "in plain text, "
     return _lines(
         f"Answer the request now, {form}from the results above only. Call no tools and invent nothing."
         " If results contradict each other, give both.",
-        missing,
+        _standing(standing),
+    )
+
+
+def _standing(standing: Standing) -> str:
+    if not standing.unresolved:
+        return ""
+    # A small model asked about a gap writes about nothing else, so what is known is put before it.
+    found = [f'- {name}: "{quote}"' for name, quote in standing.settled]
+    return _lines(
+        "These were found; state each of them:" if found else "",
+        *found,
+        f"These could not be found; say so, and claim nothing about them: {_names(standing.unresolved)}.",
     )
 
 
@@ -139,7 +161,7 @@ def answer_prompt(
     evidence: Sequence[Evidence],
     *,
     draft: str,
-    unresolved: Sequence[str],
+    standing: Standing,
     limit: int,
     output_type: type[BaseModel] | None,
     guided: bool,
@@ -149,7 +171,7 @@ def answer_prompt(
         f"Request:\n{request}",
         f"Tool results:\n{_render_evidence(evidence, limit)}",
         f"Draft so far:\n{bounded_text(draft, limit // 2)}" if draft else "",
-        _answer_rules(unresolved, structured=output_type is not None),
+        _answer_rules(standing, structured=output_type is not None),
         "" if guided else _schema_rules(output_type),
     )
 
@@ -158,7 +180,7 @@ def plain_answer_prompt(
     request: str,
     evidence: Sequence[Evidence],
     *,
-    unresolved: Sequence[str],
+    standing: Standing,
     limit: int,
     problem: str,
     output_type: type[BaseModel] | None,
@@ -168,7 +190,7 @@ def plain_answer_prompt(
         "You are given results that were already looked up. Reply with the answer to the question in a few sentences.",
         f"A first attempt did not work ({problem})." if problem else "",
         f"Known:\n{_render_evidence(evidence, limit // 2)}",
-        f"Not known: {_names(unresolved)}. Say so." if unresolved else "",
+        _standing(standing),
         _schema_rules(output_type),
         f"Question:\n{request}",
     )

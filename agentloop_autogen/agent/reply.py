@@ -20,6 +20,7 @@ from agentloop_autogen.core.records import (
     ControlBranch,
     Decision,
     LoopOutcome,
+    SlotState,
     StopReason,
     UnavailableVerdict,
 )
@@ -130,10 +131,16 @@ async def _answer_request(run: Run, decision: Decision) -> AnswerRequest:
         system=system_text(run.parts.system_messages, conversation),
         evidence=run.controller.evidence,
         draft=run.controller.draft,
-        unresolved=_unresolved(decision),
+        standing=prompts.Standing(_settled(decision), _unresolved(decision)),
         tool_names=run.tools.names,
         output_type=run.parts.output_type,
     )
+
+
+def _settled(decision: Decision) -> list[tuple[str, str]]:
+    covered = (SlotState.SUPPORTED, SlotState.UNSYNTHESISED)
+    slots = decision.verdict.slots if decision.verdict else ()
+    return [(slot.name, slot.quote) for slot in slots if slot.state in covered and slot.quote]
 
 
 def _unresolved(decision: Decision) -> tuple[str, ...]:

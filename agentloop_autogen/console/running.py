@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import AsyncGenerator, Generator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from autogen_core import CancellationToken
@@ -100,10 +100,11 @@ class _Stop:
 async def _follow(agent: ScenarioAgent, request: str, log: RunLog, view: RunView, stop: _Stop) -> bool:
     view.doing(log.doing)
     try:
-        async for message in agent.run_stream(task=request, cancellation_token=stop.token):
-            for shown in log.feed(message):
-                view.round(shown)
-            view.doing(log.doing)
+        async with aclosing(agent.run_stream(task=request, cancellation_token=stop.token)) as messages:
+            async for message in messages:
+                for shown in log.feed(message):
+                    view.round(shown)
+                view.doing(log.doing)
     except asyncio.CancelledError:
         if not stop.wanted:
             raise
