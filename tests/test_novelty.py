@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agentloop_autogen.core.normalise import mask_volatile
+from agentloop_autogen.core.normalise import words
 from agentloop_autogen.core.novelty import NoveltyTracker
 from agentloop_autogen.core.rounds import ToolCall, ToolResult
 
@@ -105,4 +105,4 @@ def test_a_denial_is_no_acknowledgement() -> None:
 
 def test_masking_leaves_ordinary_figures_alone() -> None:
     """Dates and ids are masked, amounts are not."""
-    assert mask_volatile("Total: 1234 EUR on 2026-01-05 for 3 items") == "total 1234 eur on \u2022 for 3 items"
+    assert " ".join(words("Total: 1234 EUR on 2026-01-05 for 3 items")) == "total 1234 eur on \u2022 for 3 items"

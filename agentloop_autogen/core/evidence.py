@@ -61,7 +61,15 @@ class EvidenceLog:
             oldest = self._recent.popleft()
             stub = bounded_text(oldest.finding, _STUB_CHARS)
             self._chars += len(stub) - len(oldest.finding)
-            self._old.append(oldest.model_copy(update={"finding": stub}))
+            self._old.append(
+                Evidence(
+                    id=oldest.id,
+                    tool=oldest.tool,
+                    is_error=oldest.is_error,
+                    finding=stub,
+                    unresolved=oldest.unresolved,
+                )
+            )
         while self._chars > self._total_chars and self._old:
             self._chars -= len(self._old.popleft().finding)
 

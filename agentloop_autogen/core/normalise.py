@@ -17,7 +17,6 @@ __all__ = [
     "bounded_text",
     "is_empty_result",
     "is_volatile",
-    "mask_volatile",
     "mask_words",
     "normalise_arguments",
     "normalise_text",
@@ -108,8 +107,11 @@ def _cut_position(text: str, position: int) -> int:
 def replace_blobs(text: str) -> str:
     """Return `text` with base64 runs of 256 characters or more replaced by a short mark that names type and size."""
     # A run of 256 covers one whole aligned slice of 128; looking for that first spares most texts the expression.
-    slices = (text[start : start + 128] for start in range(0, len(text) - 127, 128))
-    if not any(not (" " in part or '"' in part or "," in part or "\n" in part) for part in slices):
+    for start in range(0, len(text) - 127, 128):
+        part = text[start : start + 128]
+        if " " not in part and '"' not in part and "," not in part and "\n" not in part:
+            break
+    else:
         return text
     return _BLOB.sub(lambda m: f"[{m.group(1) or 'binary data'}, {len(m.group(0))} characters of base64]", text)
 
@@ -209,8 +211,3 @@ def is_volatile(found: list[str], index: int) -> bool:
         return True
     follows_unit = index + 1 < len(found) and found[index + 1] in _TIME_UNITS
     return follows_unit and word.replace(".", "", 1).isdigit()
-
-
-def mask_volatile(text: str) -> str:
-    """Return the words of `text` joined by blanks, volatile ones masked: what is compared instead of the text."""
-    return " ".join(words(text))

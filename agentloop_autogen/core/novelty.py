@@ -22,7 +22,7 @@ from agentloop_autogen.core.vocabulary import ACKNOWLEDGEMENT, NEGATION, UNINFOR
 
 __all__ = ["NoveltyTracker", "is_salient"]
 
-VIEW_CHARS: Final = 600
+VIEW_CHARS: Final = 400
 """Characters of one result that are searched for news."""
 _BACKLOG: Final = 64
 _SHORT_ACKNOWLEDGEMENT: Final = 8
@@ -41,7 +41,7 @@ class NoveltyTracker:
     """Remembers what the evidence of one run has said so far."""
 
     def __init__(self) -> None:
-        self._signatures: set[bytes] = set()
+        self._signatures: set[int] = set()
         self._calls: set[tuple[str, str]] = set()
         self._words: set[str] = set()
         self._rows: set[tuple[str, ...]] = set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +10,16 @@ from typing import Final
 
 from agentloop_autogen.core.normalise import (
     bounded_text,
-    mask_volatile,
     normalise_arguments,
     normalise_text,
     plain_text,
+    words,
 )
 from agentloop_autogen.core.similarity import CallKey, ResultKey
 
 __all__ = ["Round", "RoundKey", "ToolCall", "ToolResult"]
 
-COMPARED_CHARS: Final = 400
+COMPARED_CHARS: Final = 256
 """Characters of a result that enter ρ: bounds the local work of a round."""
 
 
@@ -48,9 +47,9 @@ class ToolResult:
         return plain_text(self.content)
 
     @cached_property
-    def signature(self) -> bytes:
-        """A 16-byte digest of the normalised content."""
-        return hashlib.blake2b(self._normalised.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    def signature(self) -> int:
+        """A hash of the whole normalised content, good within this process."""
+        return hash(self._normalised)
 
     @cached_property
     def _normalised(self) -> str:
@@ -93,14 +92,14 @@ class RoundKey:
         return cls(" ".join(round_.draft.split()), calls, results)
 
     @cached_property
-    def result_signatures(self) -> tuple[tuple[str, bool, bytes], ...]:
+    def result_signatures(self) -> tuple[tuple[str, bool, int], ...]:
         """Normalised signatures of the results (ExactResult_t, eq. 6)."""
         return tuple(sorted((r.tool, r.is_error, r.signature) for r in self.results))
 
     @cached_property
-    def masked_results(self) -> tuple[tuple[str, bool, str], ...]:
-        """The results with volatile fields masked."""
-        return tuple(sorted((r.tool, r.is_error, mask_volatile(r.text)) for r in self.results))
+    def masked_results(self) -> tuple[tuple[str, bool, tuple[str, ...]], ...]:
+        """The words of the results, volatile ones masked."""
+        return tuple((r.tool, r.is_error, tuple(words(r.text))) for r in self.results)
 
     def repeats(self, other: RoundKey, *, masked: bool) -> bool:
         """Return whether both rounds asked the same, got the same and said the same."""

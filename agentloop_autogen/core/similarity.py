@@ -47,8 +47,8 @@ class ResultKey:
     is_error: bool
     text: str
     """Normalised and bounded text."""
-    signature: bytes = b""
-    """Digest of the whole normalised text: what must agree for results to be exactly equal."""
+    signature: int = 0
+    """Hash of the whole normalised text: what must agree for results to be exactly equal."""
 
     @property
     def order(self) -> tuple[str, str, str]:
