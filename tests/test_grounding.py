@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentloop_autogen import Evidence, Failure, LoopConfig, Slot, SlotState, UnavailableVerdict, Verdict
-from agentloop_autogen.core.grounding import ground_slots, supports, ungrounded_figures
+from agentloop_autogen.core.grounding import ground_slots, says_open, supports, ungrounded_figures
 from agentloop_autogen.core.reconcile import derive_flags, reconcile
 
 FACT = Evidence(
@@ -176,3 +176,20 @@ def test_figures_without_evidence_are_reported() -> None:
     answer = "Elected in 1987 with 5412 votes, 61.50 percent, after 40 years; 1 result."
     assert ungrounded_figures(answer, [FACT], request="Who led 40 years ago?") == ("61.50",)
     assert ungrounded_figures("It was 90210.", [ERROR], request="") == ("90210",)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("The population is 4,310. The designer could not be found.", True),
+        ("I couldn\u2019t find the designer.", True),
+        ("Designer: unknown", True),
+        ("\u672a\u627e\u5230 designer\u3002", True),
+        ("The designer is Ilse Brandtner. Nothing else is known.", False),
+        ("The population is 4,310.", False),
+        ("designer: 0 entries found", False),
+    ],
+)
+def test_an_open_slot_counts_as_stated_only_with_a_negation(text: str, said: bool) -> None:
+    """A reply states that a slot stayed open if one sentence names it and negates; naming it alone is no such word."""
+    assert says_open(text, "Designer") is said

@@ -141,11 +141,11 @@ def _standing(standing: Standing) -> str:
     if not standing.unresolved:
         return ""
     # A small model asked about a gap writes about nothing else, so what is known is put before it.
-    found = [f'- {name}: "{quote}"' for name, quote in standing.settled]
+    found = "; ".join(f"{name} ({quote.rstrip('.')})" for name, quote in standing.settled)
     return _lines(
-        "These were found; state each of them:" if found else "",
-        *found,
-        f"These could not be found; say so, and claim nothing about them: {_names(standing.unresolved)}.",
+        f"State what is known: {found}." if found else "",
+        f"Say that this could not be found, and claim nothing about it: {_names(standing.unresolved)}.",
+        "Write whole sentences.",
     )
 
 

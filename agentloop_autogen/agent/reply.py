@@ -14,7 +14,7 @@ from agentloop_autogen.agent import prompts
 from agentloop_autogen.agent.answer import Answer, AnswerRequest
 from agentloop_autogen.agent.context import system_text
 from agentloop_autogen.agent.tools import ExecutedCall
-from agentloop_autogen.core.grounding import ungrounded_figures
+from agentloop_autogen.core.grounding import says_open, ungrounded_figures
 from agentloop_autogen.core.records import (
     ControlAction,
     ControlBranch,
@@ -150,7 +150,7 @@ def _unresolved(decision: Decision) -> tuple[str, ...]:
 
 
 def _with_open_slots(run: Run, decision: Decision, text: str) -> str:
-    unnamed = [name for name in _unresolved(decision) if name.casefold() not in text.casefold()]
+    unnamed = [name for name in _unresolved(decision) if not says_open(text, name)]
     return f"{text.rstrip()}\n\n{prompts.unresolved_note(unnamed)}" if unnamed else text.rstrip()
 
 

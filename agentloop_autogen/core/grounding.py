@@ -12,11 +12,14 @@ from rapidfuzz import fuzz
 from agentloop_autogen.core.normalise import is_empty_result, plain_text, raw_words
 from agentloop_autogen.core.novelty import is_salient
 from agentloop_autogen.core.records import Evidence, Slot, SlotState
+from agentloop_autogen.core.vocabulary import NEGATION
 
-__all__ = ["carries", "ground_slots", "supports", "ungrounded_figures"]
+__all__ = ["carries", "ground_slots", "says_open", "supports", "ungrounded_figures"]
 
 _MATCH: Final = 90.0
 """Lowest partial-match score, from 0 to 100, at which a quote counts as found."""
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s*(?=\D)|\n+")
+_CJK_NEGATION: Final = frozenset("\u4e0d\u6ca1\u6c92\u7121\u65e0\u672a")
 _FUZZY_CHARS: Final = 16
 """Shorter quotes must be found word for word."""
 _WORD: Final = re.compile(r"[\w.,:%-]*\w%?")
@@ -113,6 +116,17 @@ def _quote_holds(slot: Slot, evidence: Sequence[Evidence]) -> bool:
     cited = [piece for piece in evidence if piece.id in slot.evidence]
     # Small models cite the wrong id more often than they misquote: the id narrows the search, it is no second test.
     return any(supports(slot.quote, piece) for piece in (*cited, *evidence))
+
+
+def says_open(text: str, name: str) -> bool:
+    """Return whether `text` says of the slot `name` that it stayed open: in one sentence with a word of negation."""
+    wanted = name.casefold()
+    return any(wanted in sentence and _negates(sentence) for sentence in _SENTENCE_END.split(text.casefold()))
+
+
+def _negates(sentence: str) -> bool:
+    spoken = raw_words(sentence.replace("\u2019", "'").replace("n't", " not"))
+    return not NEGATION.isdisjoint(spoken) or not _CJK_NEGATION.isdisjoint(sentence)
 
 
 def ungrounded_figures(answer: str, evidence: Sequence[Evidence], *, request: str) -> tuple[str, ...]:
