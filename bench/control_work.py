@@ -23,6 +23,7 @@ from agentloop_autogen import LoopConfig, Slot, SlotState, Verdict
 from agentloop_autogen.core.controller import LoopController
 from agentloop_autogen.core.rounds import Round, ToolCall, ToolResult
 
+REQUEST = "How many of the people named ann who live in Oldtown signed up before noon?"
 NAMES = ("ann", "bob", "eve", "kim", "lee")
 CITIES = ("Oldtown", "Newport", "Westbury")
 OPEN = Verdict(
@@ -83,7 +84,7 @@ def decide(controller: LoopController, round_: Round) -> None:
 def measure(workload: Workload, *, rounds: int, calls: int, chars: int) -> dict[str, float]:
     """Return milliseconds per round (median, 95th percentile, of the first and last tenth) and the memory held."""
     made = rounds_of(workload, rounds=rounds, calls=calls, chars=chars)
-    controller = LoopController(LoopConfig(max_rounds=rounds))
+    controller = LoopController(LoopConfig(max_rounds=rounds), request=REQUEST)
     times: list[float] = []
     gc.collect()
     gc.disable()
@@ -106,7 +107,7 @@ def memory(workload: Workload, *, rounds: int, calls: int, chars: int) -> dict[s
     """Return the KiB a controller holds after half and after all rounds, its input not counted."""
     held: dict[str, float] = {}
     for name, count in (("half_kib", rounds // 2), ("all_kib", rounds)):
-        controller = LoopController(LoopConfig(max_rounds=rounds))
+        controller = LoopController(LoopConfig(max_rounds=rounds), request=REQUEST)
         tracemalloc.start()
         for number in range(count):
             decide(

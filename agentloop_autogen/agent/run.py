@@ -134,7 +134,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.budget = Budget(self.parts.config)
-        self.controller = LoopController(self.parts.config)
+        self.controller = LoopController(self.parts.config, request=self.about.text)
         self.call = ModelCall(
             self.parts.model_client,
             source=self.parts.name,

@@ -12,7 +12,6 @@ from autogen_core.models import AssistantMessage, FunctionExecutionResultMessage
 from agentloop_autogen.agent.bounded import unbroken
 from agentloop_autogen.agent.tools import CancelledRound, ExecutedCall
 from agentloop_autogen.core.config import Policy
-from agentloop_autogen.core.evidence import compress
 from agentloop_autogen.core.patterns import MAX_IDENTICAL_CALLS
 from agentloop_autogen.core.rounds import Round, ToolCall, ToolResult
 
@@ -59,7 +58,10 @@ async def _keep(run: Run, planned: Planned, results: Sequence[ExecutedCall]) -> 
     )
     kept = [
         result.result.model_copy(
-            update={"content": compress(result.result.content, limit), "name": result.planned.kept.name}
+            update={
+                "content": run.controller.shortened(_as_result(result), limit),
+                "name": result.planned.kept.name,
+            }
         )
         for result in results
     ]
@@ -76,15 +78,13 @@ async def _store(context: ChatCompletionContext, *messages: LLMMessage) -> None:
 
 def round_of(planned: Planned, results: Sequence[ExecutedCall]) -> Round:
     """Return the round as the core sees it."""
-    return Round(
-        planned.reply.draft,
-        tuple(
-            ToolResult(
-                ToolCall(result.planned.call.name, result.planned.call.arguments),
-                result.result.content,
-                is_error=bool(result.result.is_error),
-                executed=result.executed,
-            )
-            for result in results
-        ),
+    return Round(planned.reply.draft, tuple(map(_as_result, results)))
+
+
+def _as_result(result: ExecutedCall) -> ToolResult:
+    return ToolResult(
+        ToolCall(result.planned.call.name, result.planned.call.arguments),
+        result.result.content,
+        is_error=bool(result.result.is_error),
+        executed=result.executed,
     )

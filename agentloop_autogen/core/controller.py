@@ -24,7 +24,7 @@ from agentloop_autogen.core.records import (
     UnavailableVerdict,
     Verdict,
 )
-from agentloop_autogen.core.rounds import Round, RoundKey, ToolCall
+from agentloop_autogen.core.rounds import Round, RoundKey, ToolCall, ToolResult
 from agentloop_autogen.core.stability import Stability, check_stability
 
 __all__ = ["LoopController", "Signals"]
@@ -50,14 +50,15 @@ class LoopController:
 
     Args:
         config: The settings of the run.
+        request: What the run is about; its words say what to keep of long results.
 
     Use: `observe` the round, ask the verifier if `needs_verdict`, then `decide`.
     """
 
-    def __init__(self, config: LoopConfig) -> None:
+    def __init__(self, config: LoopConfig, *, request: str = "") -> None:
         self._config = config
         self._extended = config.policy is Policy.EXTENDED
-        self._evidence = EvidenceLog(config)
+        self._evidence = EvidenceLog(config, request=request)
         self._novelty = NoveltyTracker()
         self._patterns = PatternTracker()
         self._previous: RoundKey | None = None
@@ -113,6 +114,10 @@ class LoopController:
         self._previous, self._draft = key, round_.draft
         self._signals = Signals(stability, new_evidence, detector, strike, self._fruitless)
         return self._signals
+
+    def shortened(self, result: ToolResult, limit: int) -> str:
+        """Return the content of a result in about `limit` characters: head, tail, and what was asked for."""
+        return self._evidence.shortened(result, limit)
 
     def _take_in(self, round_: Round) -> bool:
         news = False

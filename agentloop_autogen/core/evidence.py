@@ -8,30 +8,36 @@ from typing import Final
 
 from agentloop_autogen.core.config import LoopConfig
 from agentloop_autogen.core.normalise import bounded_text, is_empty_result, replace_blobs
+from agentloop_autogen.core.passages import SCANNED_CHARS, key_passages, query_terms
 from agentloop_autogen.core.records import Evidence
 from agentloop_autogen.core.rounds import ToolResult
 
 __all__ = ["EvidenceLog", "compress"]
 
 _STUB_CHARS: Final = 160
-_HEADROOM: Final = 2
-"""A text is first cut to this many times its bound: a result of megabytes costs no more than others."""
 
 
-def compress(text: str, limit: int) -> str:
-    """Return a tool result as bounded text: base64 replaced by a mark, the middle of long texts left out.
+def compress(text: str, limit: int, terms: Sequence[str] = ()) -> str:
+    """Return a tool result as bounded text: short ones verbatim, long ones by head, tail and the passages asked for.
 
-    Short results come back verbatim.
+    Args:
+        text: The result.
+        limit: Characters to keep.
+        terms: What was asked for, from `query_terms`; none: head and tail alone are kept.
+
+    Returns:
+        The text with base64 replaced by a mark.
     """
     if len(text) <= min(limit, 255):
         return text
-    return bounded_text(replace_blobs(bounded_text(text, limit * _HEADROOM)), limit)
+    return key_passages(replace_blobs(bounded_text(text, SCANNED_CHARS)), limit, terms)
 
 
 class EvidenceLog:
     """Append-only evidence; over its bound the oldest pieces are shortened, then dropped. Ids are never reused."""
 
-    def __init__(self, config: LoopConfig) -> None:
+    def __init__(self, config: LoopConfig, *, request: str = "") -> None:
+        self._terms = query_terms(request)
         self._finding_chars = config.max_finding_chars
         self._total_chars = config.max_evidence_chars
         self._old: deque[Evidence] = deque()
@@ -42,7 +48,7 @@ class EvidenceLog:
     def add(self, result: ToolResult) -> Evidence:
         """Append the evidence of one executed call and return it."""
         self._count += 1
-        finding = compress(result.content, self._finding_chars)
+        finding = self.shortened(result, self._finding_chars)
         unresolved = (result.call.name,) if result.is_error or is_empty_result(result.content) else ()
         evidence = Evidence(
             id=f"e{self._count}",
@@ -55,6 +61,12 @@ class EvidenceLog:
         self._chars += len(finding)
         self._shrink()
         return evidence
+
+    def shortened(self, result: ToolResult, limit: int) -> str:
+        """Return the content of a result in about `limit` characters, by the words of the request and of its call."""
+        if len(result.content) <= limit:
+            return compress(result.content, limit)
+        return compress(result.content, limit, (*query_terms(result.call.arguments), *self._terms))
 
     def _shrink(self) -> None:
         while self._chars > self._total_chars and len(self._recent) > 1:

@@ -116,7 +116,7 @@ class _Record(BaseModel):
 
 
 class Evidence(_Record):
-    """One tool result, compressed (an element of Ē_t, eq. 1): short results verbatim, long ones cut head and tail."""
+    """One tool result, compressed (an element of Ē_t, eq. 1): short ones verbatim, long ones cut."""
 
     id: str
     """Name of this piece within its run, such as `e3`; what slots refer to."""

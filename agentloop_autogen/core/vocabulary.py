@@ -12,9 +12,10 @@ nobody none not nothing null rejected unable unavailable unknown wasn't weren't 
 """
 
 _FUNCTION_WORDS: Final = """
-a again an and any are as at be been but by could data did do does for found from had has have i if in into is it its
-more of on or our please sorry such than that the their them there these this those to was were what when where which
-while will with would you your
+a about again also an and any are as at be been but by can could data did do does each for found from had has have he
+her his how i if in into is it its let may me might more must my of on or our out over per please she should so some
+sorry such than that the their them there these they this those to up us was we were what when where which while who
+whom whose why will with would you your
 """
 
 _RESULT_WORDS: Final = """
