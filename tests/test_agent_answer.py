@@ -434,3 +434,17 @@ async def test_a_server_without_tool_support_is_not_mistaken_for_a_finished_run(
         await client.close()
     assert "--enable-auto-tool-choice" in done.messages[-1].to_text()
     assert outcome_of(agent).stop_reason is StopReason.FAILED
+
+
+async def test_a_draft_that_is_a_raw_tool_result_is_written_up() -> None:
+    """A draft that gives a structured result back word for word is no reply; an answer is written instead."""
+
+    def record() -> str:
+        """Look up a record."""
+        return '{"town": "Vennholm", "population": 48210, "mayor": "Ilse Brandtner"}'
+
+    model = ScriptedModel([call("record"), record(), "Vennholm has 48,210 inhabitants."])
+    agent = agent_of(model, [open_verdict(), CLOSED], tools=[record])
+    done = await agent.run(task="go")
+    assert done.messages[-1].to_text() == "Vennholm has 48,210 inhabitants."
+    assert outcome_of(agent).stop_reason is StopReason.ANSWERED

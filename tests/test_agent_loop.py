@@ -18,8 +18,11 @@ from agentloop_autogen import (
     Evidence,
     Failure,
     LoopConfig,
+    LoopOutcome,
     Policy,
     RequestUsage,
+    Slot,
+    SlotState,
     SlotVerifier,
     StopReason,
     Verdict,
@@ -582,3 +585,57 @@ async def test_a_second_run_starts_afresh() -> None:
     assert [d.branch for d in first.decisions] == [d.branch for d in second.decisions]
     assert verifier.calls[-1].request == "second"
     assert len(verifier.calls[-1].evidence) == len(verifier.calls[0].evidence)
+
+
+async def test_an_exhausted_slot_of_a_complete_answer_is_still_named() -> None:
+    """An answer that is complete but for what is not to be had names that slot, in the reply and in its metadata."""
+    slots = (
+        Slot(name="apples", state=SlotState.SUPPORTED, quote="finding w7919"),
+        Slot(name="price", state=SlotState.EXHAUSTED),
+    )
+    verdict = Verdict(answer_complete=True, need_tool=False, confidence=0.95, slots=slots)
+    paper = LoopConfig(policy="paper")
+    agent = agent_of(ScriptedModel(["There are 5 apples."]), ScriptedVerifier([verdict]), loop=paper)
+    done = await agent.run(task="apples and price?")
+    assert outcome_of(agent).stop_reason is StopReason.ANSWERED
+    assert outcome_of(agent).unresolved == ("price",)
+    assert "Not established: price." in done.messages[-1].to_text()
+
+
+@pytest.mark.parametrize("failure", [Failure.TOOL_CONFLICT, Failure.TOOL_SET_UNSTABLE, Failure.LOW_CONFIDENCE])
+async def test_a_verdict_that_claims_closure_and_trouble_cannot_spin_the_loop(failure: Failure) -> None:
+    """Fruitless rounds are struck whenever the table would go on, whatever the flags claim."""
+    model = ScriptedModel([lambda r: call("constant") if r.tools else "what is known"], repeat_last=True)
+    verdict = Verdict(answer_complete=True, need_tool=False, confidence=0.3, failure=failure)
+    agent = agent_of(model, ScriptedVerifier([verdict]), tools=[constant], max_tool_iterations=30)
+    await agent.run(task="go")
+    assert outcome_of(agent).stop_reason is StopReason.EXHAUSTED
+    assert outcome_of(agent).rounds <= 6
+
+
+async def test_a_verifier_that_goes_down_forgets_nothing_that_was_open() -> None:
+    """The slots known to be open before the verifier failed are still named."""
+    model = ScriptedModel([call("constant"), "a guess"])
+    agent = agent_of(model, ScriptedVerifier([open_verdict("price"), RuntimeError("down")]), tools=[constant])
+    await agent.run(task="go")
+    assert outcome_of(agent).stop_reason is StopReason.FAILED
+    assert outcome_of(agent).unresolved == ("price",)
+
+
+async def test_unknown_tools_alone_are_judged_too() -> None:
+    """A run that only ever calls tools that do not exist asks the verifier once, so that it can name what is open."""
+    model = ScriptedModel([lambda r: call("nope") if r.tools else "nothing"], repeat_last=True)
+    verifier = ScriptedVerifier([open_verdict("price")])
+    agent = agent_of(model, verifier, tools=[constant], max_tool_iterations=20)
+    await agent.run(task="go")
+    assert len(verifier.calls) == 1
+    assert outcome_of(agent).unresolved == ("price",)
+
+
+async def test_the_cause_of_a_missing_verdict_survives_json() -> None:
+    """An outcome with a verdict that could not be had comes back from JSON with its cause."""
+    agent = agent_of(ScriptedModel(["a guess"]), ScriptedVerifier([RuntimeError("socket closed")]))
+    await agent.run(task="go")
+    outcome = outcome_of(agent)
+    assert LoopOutcome.model_validate_json(outcome.model_dump_json()) == outcome
+    assert "socket closed" in outcome.model_dump_json()

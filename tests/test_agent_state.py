@@ -220,7 +220,7 @@ async def test_a_minimal_component_is_enough() -> None:
 async def test_defaults_survive_a_dump() -> None:
     """An agent with defaults is loaded as one that reflects and loops, not as one that summarises after one round."""
     script = replay([call("add", {"a": 1})], [call("add", {"a": 2})], "1 and 2")
-    agent = AgentLoopAssistantAgent("agent", script, verifier=ScriptedVerifier([CLOSED]))
+    agent = AgentLoopAssistantAgent("agent", script, verifier=ScriptedVerifier([open_verdict(), CLOSED]))
     assert agent.dump_component().config.keys().isdisjoint({"max_tool_iterations", "reflect_on_tool_use"})
     loaded = AgentLoopAssistantAgent.load_component(agent.dump_component())
     done = await loaded.run(task="go")

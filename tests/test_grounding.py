@@ -193,3 +193,28 @@ def test_figures_without_evidence_are_reported() -> None:
 def test_an_open_slot_counts_as_stated_only_with_a_negation(text: str, said: bool) -> None:
     """A reply states that a slot stayed open if one sentence names it and negates; naming it alone is no such word."""
     assert says_open(text, "Designer") is said
+
+
+@pytest.mark.parametrize(
+    ("finding", "quote"),
+    [
+        ("invoice 7: unpaid", "paid"),
+        ("the shop reopened", "open"),
+        ("Osloveien 12", "Oslo"),
+        ("values are concatenated", "cat"),
+        ("invoice 7 of May has been unpaid", "invoice 7 of May has been paid"),
+        ("the survey of Vennholm is incomplete today", "the survey of Vennholm is complete today"),
+        ("it was 5 degrees in the valley at noon", "it was -5 degrees in the valley at noon"),
+        ("it was -5 degrees", "5 degrees"),
+        ("the invoice of the May order is not paid", "the invoice of the May order is paid"),
+    ],
+)
+def test_a_word_inside_another_and_its_opposite_are_no_support(finding: str, quote: str) -> None:
+    """A quote must be found at word boundaries, with its sign, and never in the opposite of what it says."""
+    assert not supports(quote, Evidence(id="e1", tool="t", is_error=False, finding=finding))
+
+
+def test_a_quote_is_found_behind_the_escapes_of_json() -> None:
+    """A quote with quotation marks is found in a result that holds them escaped."""
+    finding = '{"note": "he said \\"bring the amber key\\" twice"}'
+    assert supports('said "bring the amber key"', Evidence(id="e1", tool="t", is_error=False, finding=finding))

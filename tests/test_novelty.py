@@ -14,7 +14,7 @@ from agentloop_autogen.core.rounds import ToolCall, ToolResult
 def news(*contents: str, arguments: str = "{}") -> list[bool]:
     """Return for each result, given one after the other to the same call, whether it was new."""
     tracker = NoveltyTracker()
-    return [tracker.observe(ToolResult(ToolCall("tool", arguments), content)) for content in contents]
+    return [tracker.observe(ToolResult(ToolCall("tool", arguments), content)).news for content in contents]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,8 @@ def test_an_empty_result_is_never_new(content: str) -> None:
 
 def test_an_error_is_never_new() -> None:
     """An error is no evidence, whatever it says."""
-    assert NoveltyTracker().observe(ToolResult(ToolCall("t", "{}"), "no such table: city7", is_error=True)) is False
+    error = ToolResult(ToolCall("t", "{}"), "no such table: city7", is_error=True)
+    assert NoveltyTracker().observe(error) == (False, False)
 
 
 def test_an_echo_of_the_arguments_is_not_new() -> None:
@@ -86,23 +87,39 @@ def test_an_echo_of_the_arguments_is_not_new() -> None:
     tracker = NoveltyTracker()
     for wanted in ("zanzibar", "timbuktu"):
         call = ToolCall("search", json.dumps({"q": wanted}))
-        assert tracker.observe(ToolResult(call, f"No results found for {wanted!r}")) is False
+        assert tracker.observe(ToolResult(call, f"No results found for {wanted!r}")).news is False
 
 
 def test_an_acknowledgement_is_progress_once_for_each_call() -> None:
     """Three different uploads that all return `true` are three steps; the same one again is none."""
     tracker = NoveltyTracker()
     uploads = [ToolCall("upload", json.dumps({"file": name})) for name in ("a", "b", "c", "c")]
-    assert [tracker.observe(ToolResult(call, "true")) for call in uploads] == [True, True, True, False]
+    assert [tracker.observe(ToolResult(call, "true")).news for call in uploads] == [True, True, True, False]
 
 
 def test_a_denial_is_no_acknowledgement() -> None:
     """A short refusal is not taken for a tool that did its work."""
     tracker = NoveltyTracker()
     tracker.observe(ToolResult(ToolCall("upload", '{"f": 0}'), "not accepted, failed"))
-    assert tracker.observe(ToolResult(ToolCall("upload", '{"f": 1}'), "not accepted, failed")) is False
+    assert tracker.observe(ToolResult(ToolCall("upload", '{"f": 1}'), "not accepted, failed")).news is False
 
 
 def test_masking_leaves_ordinary_figures_alone() -> None:
     """Dates and ids are masked, amounts are not."""
     assert " ".join(words("Total: 1234 EUR on 2026-01-05 for 3 items")) == "total 1234 eur on \u2022 for 3 items"
+
+
+@pytest.mark.parametrize("content", ["A", "no", "found a value"])
+def test_a_result_too_terse_to_judge_by_its_words_is_new_once(content: str) -> None:
+    """A letter, a bare yes or no, or a phrase of common words is news the first time and not the second."""
+    assert news(content, content) == [True, False]
+
+
+def test_a_text_that_differs_in_its_echo_alone_is_changed_though_not_new() -> None:
+    """What a verifier has not seen is worth showing it, even where it brings no new finding."""
+    tracker = NoveltyTracker()
+    seen = [
+        tracker.observe(ToolResult(ToolCall("lookup", json.dumps({"id": n})), f"record {n} is archived"))
+        for n in (1, 2)
+    ]
+    assert seen == [(True, True), (False, True)]

@@ -43,6 +43,8 @@ from agentloop_autogen.verify.model_verifier import ModelSlotVerifier
 __all__ = ["AgentLoopAgentState", "AgentLoopAssistantAgent", "AgentLoopAssistantAgentConfig"]
 
 _LOCK_TICKS = 5
+_VERIFIER_SHARE = 0.9
+"""Of the time of a verifier call, for its own model calls: what it knows by then it can still say."""
 _SUMMARY_RESULT_CHARS = 1_000
 
 Event = BaseAgentEvent | BaseChatMessage
@@ -146,7 +148,9 @@ class AgentLoopAssistantAgent(AssistantAgent):
         self._summarises = reflect_on_tool_use is False
         self._reflects = reflect_on_tool_use
         self._given_verifier = verifier
-        self._verifier = verifier or ModelSlotVerifier(model_client, timeout_s=self._loop.verifier_timeout_s)
+        self._verifier = verifier or ModelSlotVerifier(
+            model_client, timeout_s=_VERIFIER_SHARE * self._loop.verifier_timeout_s
+        )
         self._clock: RunClock | None = None
         self._paused = False
         self._ending: asyncio.Future[Response] | None = None

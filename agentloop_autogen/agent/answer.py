@@ -20,7 +20,7 @@ from agentloop_autogen.core.budget import Budget, Role
 from agentloop_autogen.core.normalise import normalise_arguments, without_thinking
 from agentloop_autogen.core.records import Evidence, RequestUsage
 
-__all__ = ["Answer", "AnswerRequest", "AnswerWriter"]
+__all__ = ["Answer", "AnswerRequest", "AnswerWriter", "echoes_result"]
 
 _ECHO_CHARS: Final = 40
 """A structured result of this length or more, given back word for word, is raw tool output and no answer."""
@@ -215,12 +215,13 @@ def _objection(text: str, wanted: AnswerRequest, *, strict: bool) -> str:
         return "it was empty"
     if is_call_markup(text, wanted.tool_names):
         return "it was a tool call written as text"
-    if strict and wanted.output_type is None and _echoes_result(text, wanted.evidence):
+    if strict and wanted.output_type is None and echoes_result(text, wanted.evidence):
         return "it was a raw tool result"
     return ""
 
 
-def _echoes_result(text: str, evidence: Sequence[Evidence]) -> bool:
+def echoes_result(text: str, evidence: Sequence[Evidence]) -> bool:
+    """Return whether `text` is a structured tool result given back word for word."""
     body = without_fence(text)
     if len(body) < _ECHO_CHARS or not body.startswith(("{", "[")):
         return False

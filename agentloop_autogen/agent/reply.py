@@ -11,7 +11,7 @@ from autogen_core.models import AssistantMessage, CreateResult, RequestUsage
 from typing_extensions import assert_never
 
 from agentloop_autogen.agent import prompts
-from agentloop_autogen.agent.answer import Answer, AnswerRequest
+from agentloop_autogen.agent.answer import Answer, AnswerRequest, echoes_result
 from agentloop_autogen.agent.context import system_text
 from agentloop_autogen.agent.tools import ExecutedCall
 from agentloop_autogen.core.grounding import says_open, ungrounded_figures
@@ -93,8 +93,8 @@ async def replied(run: Run, decision: Decision) -> Response:
     """Return the reply of a run that ends with `decision`: its draft, or an answer written from the evidence."""
     draft = run.controller.draft
     planned = run.planned
-    truncated = planned is not None and planned.reply.truncated
-    if decision.action is ControlAction.TERMINATE_ITERATION and draft and not truncated and not run.parts.output_type:
+    ends_with_draft = decision.action is ControlAction.TERMINATE_ITERATION and draft and not run.parts.output_type
+    if ends_with_draft and not _unfit(run, decision, draft):
         text = _with_open_slots(run, decision, draft)
         message_id = planned.message_id if planned else None
         return await _send_text(run, decision, text, message_id=message_id)
@@ -113,6 +113,14 @@ async def replied(run: Run, decision: Decision) -> Response:
     return await _send_text(
         run, decision, text, message_id=answer.message_id, fallback=answer.fallback, error=answer.problem
     )
+
+
+def _unfit(run: Run, decision: Decision, draft: str) -> bool:
+    """Return whether a draft cannot be the reply: it was cut off, or is a tool result given back word for word."""
+    if decision.branch is ControlBranch.MODEL_TEXT_BREAK:
+        return False
+    truncated = run.planned is not None and run.planned.reply.truncated
+    return truncated or echoes_result(draft, run.controller.evidence)
 
 
 async def failed(run: Run, problem: str, error: str) -> Response:
@@ -144,9 +152,11 @@ def _settled(decision: Decision) -> list[tuple[str, str]]:
 
 
 def _unresolved(decision: Decision) -> tuple[str, ...]:
-    if stop_reason(decision.branch) is StopReason.ANSWERED or decision.verdict is None:
+    if decision.verdict is None:
         return ()
-    return () if isinstance(decision.verdict, UnavailableVerdict) else decision.verdict.unresolved
+    # A complete answer may still hold slots that are not to be had; what else the verifier missed, it then did not.
+    answered = stop_reason(decision.branch) is StopReason.ANSWERED
+    return decision.verdict.open_slots if answered else decision.verdict.unresolved
 
 
 def _with_open_slots(run: Run, decision: Decision, text: str) -> str:

@@ -36,6 +36,7 @@ from agentloop_autogen.agent.calls import Reply, read_reply
 from agentloop_autogen.agent.clock import RunClock
 from agentloop_autogen.agent.context import Overlay, planning_prompt
 from agentloop_autogen.agent.model_call import ModelCall, characters_of, describe_error
+from agentloop_autogen.agent.reply import failed, handed_off, replied
 from agentloop_autogen.agent.request import RunRequest
 from agentloop_autogen.agent.tool_round import execute_tools, round_of
 from agentloop_autogen.agent.tools import ToolRunner, ToolsUnavailable
@@ -146,8 +147,6 @@ class Run:
 
     async def execute(self) -> Response:
         """Run the loop to its end and return the reply (Algorithm 1; the numbers are its lines)."""
-        from agentloop_autogen.agent.reply import failed, handed_off, replied  # deferred: replies are made of runs
-
         try:
             while True:
                 planned = await self.plan()  # 11: the model produces a draft, calls, or both

@@ -78,7 +78,7 @@ class ToolRunner:
         for workbench in self._workbenches:
             try:
                 listed = await workbench.list_tools()
-            except Exception as error:
+            except Exception as error:  # A workbench is anybody's code; whatever it raises, the run must go on.
                 raise ToolsUnavailable(describe_error(error)) from error
             for tool in listed:
                 owners.setdefault(tool["name"], workbench)

@@ -105,10 +105,9 @@ class LoopController:
         pattern = None
         if self._extended and self._config.patterns:
             pattern = self._patterns.observe(key, new_evidence=judges_novelty and new_evidence)
-        # What brings news is not stable however alike it looks, so nothing need be masked to find that out.
-        stability = check_stability(self._previous, key, self._config, masked=judges_novelty and not new_evidence)
-        if judges_novelty and new_evidence and stability.stable:
-            stability = Stability(stability.s_call, stability.s_result, stable=False)
+        stability = check_stability(
+            self._previous, key, self._config, masked=judges_novelty, news=judges_novelty and new_evidence
+        )
         detector = self._detector(pattern, new_evidence=new_evidence)
         strike = self._count(detector)
         self._previous, self._draft = key, round_.draft
@@ -120,16 +119,18 @@ class LoopController:
         return self._evidence.shortened(result, limit)
 
     def _take_in(self, round_: Round) -> bool:
-        news = False
+        news = changed = False
         for result in round_.results:
             if not result.executed:
                 continue
             self._evidence.add(result)
             if len(self._tried) < _REMEMBERED_CALLS or result.call in self._tried:
                 self._tried[result.call] += 1
-            # Every result is taken in, so no short circuit.
-            news = self._novelty.observe(result) or news
-        changed = news if self._extended and self._config.novelty else bool(round_.results)
+            novelty = self._novelty.observe(result)
+            news = news or novelty.news
+            changed = changed or novelty.changed
+        if not (self._extended and self._config.novelty):
+            changed = bool(round_.results)
         self._evidence_since_verdict = self._evidence_since_verdict or changed
         return news
 
@@ -164,7 +165,7 @@ class LoopController:
         if not (self._extended and self._config.cheap_first):
             return True
         if self._verdict is None:
-            return bool(self._draft or self._evidence)
+            return bool(self._draft or (self._previous and self._previous.calls))
         return self._evidence_since_verdict or self._draft != self._verified_draft
 
     def decide(self, verdict: Verdict | None) -> Decision:
@@ -199,6 +200,9 @@ class LoopController:
         return self._record(rule.action, rule.branch, rule.reason, verified=verdict is not None)
 
     def _accept(self, verdict: Verdict) -> Verdict:
+        if isinstance(verdict, UnavailableVerdict) and self._verdict is not None:
+            # What was known to be open still is; a verifier that is down closes nothing and forgets nothing.
+            return verdict.model_copy(update={"slots": self._verdict.slots, "missing": self._verdict.missing})
         if not self._extended:
             return verdict
         return reconcile(verdict, self._evidence.items, self._draft, self._config)

@@ -15,6 +15,8 @@ from agentloop_autogen.core.rounds import ToolResult
 __all__ = ["EvidenceLog", "compress"]
 
 _STUB_CHARS: Final = 160
+_MEGABYTES: Final = 8_000_000
+"""Beyond it a result is cut before it is even searched for base64."""
 
 
 def compress(text: str, limit: int, terms: Sequence[str] = ()) -> str:
@@ -30,7 +32,9 @@ def compress(text: str, limit: int, terms: Sequence[str] = ()) -> str:
     """
     if len(text) <= min(limit, 255):
         return text
-    return key_passages(replace_blobs(bounded_text(text, SCANNED_CHARS)), limit, terms)
+    if len(text) > _MEGABYTES:
+        text = bounded_text(text, _MEGABYTES)
+    return key_passages(bounded_text(replace_blobs(text), SCANNED_CHARS), limit, terms)
 
 
 class EvidenceLog:

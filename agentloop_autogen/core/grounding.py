@@ -22,14 +22,15 @@ _SENTENCE_END: Final = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s*(?=\D)|\n+")
 _CJK_NEGATION: Final = frozenset("\u4e0d\u6ca1\u6c92\u7121\u65e0\u672a")
 _FUZZY_CHARS: Final = 16
 """Shorter quotes must be found word for word."""
+_NEGATING_PREFIXES: Final = frozenset({"de", "dis", "il", "im", "in", "ir", "mis", "non", "non-", "un"})
 _WORD: Final = re.compile(r"[\w.,:%-]*\w%?")
-_FIGURE: Final = re.compile(r"\d+(?:[.,:]\d+)*")
+_FIGURE: Final = re.compile(r"(?:(?<![\w.)])[-\u2212](?=\d))?\d+(?:[.,:]\d+)*")
 _GROUPING: Final = re.compile(r"(?<=\d)[,\u202f\u00a0' ](?=\d{3}(?!\d))")
 
 
 @lru_cache(maxsize=512)
 def _comparable(text: str) -> str:
-    plain = plain_text(text).replace('\\\\"', '"').replace("\\\\n", " ").lower()
+    plain = plain_text(text).replace('\\"', '"').replace("\\n", " ").lower()
     plain = plain.replace("\u2019", "'").replace("\u201c", '"').replace("\u201d", '"')
     return " ".join(_GROUPING.sub("", plain).split())
 
@@ -45,6 +46,7 @@ def _figures(text: str) -> frozenset[str]:
 
 
 def _figure_value(figure: str) -> str:
+    figure = figure.replace("\u2212", "-")
     whole, point, fraction = figure.partition(".")
     if point and fraction.isdigit():
         return f"{whole.lstrip('0') or '0'}.{fraction.rstrip('0')}".rstrip(".")
@@ -70,11 +72,27 @@ def supports(quote: str, evidence: Evidence) -> bool:
         return False
     if not _figures(wanted) <= _figures(text):
         return False
-    if re.search(rf"(?<!\\w){re.escape(wanted)}(?!\\w)", text):
+    if re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", text) or (_is_cjk(wanted) and wanted in text):
         return True
-    if len(wanted) < _FUZZY_CHARS:
-        return _is_cjk(wanted) and wanted in text
-    return fuzz.partial_ratio(_spoken(wanted), _spoken(text), score_cutoff=_MATCH) >= _MATCH
+    return len(wanted) >= _FUZZY_CHARS and _nearly_said(_spoken(wanted), _spoken(text))
+
+
+def _nearly_said(wanted: str, text: str) -> bool:
+    """Return whether `text` says `wanted` in nearly the same words, and not its opposite."""
+    match = fuzz.partial_ratio_alignment(wanted, text, score_cutoff=_MATCH)
+    if match is None:
+        return False
+    start = text.rfind(" ", 0, match.dest_start + 1) + 1
+    end = text.find(" ", match.dest_end)
+    asked, said = set(wanted.split()), set(text[start : end if end >= 0 else None].split())
+    if asked & NEGATION != said & NEGATION:
+        return False
+    # "paid" is no near miss of "unpaid", nor "complete" of "incomplete".
+    return not any(_opposite(one, other) or _opposite(other, one) for one in asked - said for other in said - asked)
+
+
+def _opposite(word: str, negated: str) -> bool:
+    return negated.endswith(word) and negated.removesuffix(word) in _NEGATING_PREFIXES
 
 
 def _is_cjk(text: str) -> bool:

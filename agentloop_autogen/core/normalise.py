@@ -5,6 +5,7 @@ Everything here is a pure function of its text and linear in its length.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import unicodedata
@@ -24,6 +25,7 @@ __all__ = [
     "raw_words",
     "replace_blobs",
     "similarity_tokens",
+    "split_thinking",
     "without_thinking",
     "words",
 ]
@@ -33,8 +35,14 @@ _TOKEN: Final = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+")
 _ASCII_TOKEN: Final = re.compile(r"\w+", re.ASCII)
 _JSON_START: Final = ("{", "[", '"')
 _LAST_THINK_TAG: Final = re.compile(r"\A.*</think(?:ing)?\s*>", re.DOTALL | re.IGNORECASE)
-_OPEN_THINK_TAG: Final = re.compile(r"<think(?:ing)?\s*>.*\Z", re.DOTALL | re.IGNORECASE)
-_BLOB: Final = re.compile(r"(?:data:([\w.+-]+/[\w.+-]+);base64,)?[A-Za-z0-9+/_-]{256,}={0,2}")
+_OPEN_THINK_TAG: Final = re.compile(r"\A\s*<think(?:ing)?\s*>", re.IGNORECASE)
+_THINK_TAGS: Final = re.compile(r"</?think(?:ing)?\s*>", re.IGNORECASE)
+_BLOB: Final = re.compile(
+    r"(?:data:([\w.+-]+/[\w.+-]+);base64,)?(?:[A-Za-z0-9+/_-]{256,}|(?:[A-Za-z0-9+/]{60,}\r?\n){3,}[A-Za-z0-9+/]+)={0,2}"
+)
+_REMEMBERED_CHARS: Final = 1_000
+_LEAST_KEPT: Final = 24
+"""Characters worth keeping around a mark; below it the head alone is kept."""
 _EMPTY: Final = frozenset({"", "none", "null", "[]", "{}", "()", '""', "''", "nan", "undefined"})
 
 
@@ -47,7 +55,6 @@ def _compatible(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
 
 
-@lru_cache(maxsize=4096)
 def normalise_arguments(arguments: str) -> str:
     """Return tool-call arguments in one canonical spelling (section 4: keys sorted, compact, raw Unicode).
 
@@ -57,10 +64,18 @@ def normalise_arguments(arguments: str) -> str:
     Returns:
         Canonical JSON, or the trimmed text.
     """
+    # Only short ones are worth remembering for as long as the process lives.
+    return _remembered_arguments(arguments) if len(arguments) <= _REMEMBERED_CHARS else _canonical(arguments)
+
+
+def _canonical(arguments: str) -> str:
     try:
         return _compatible(_canonical_json(json.loads(arguments)))
     except (ValueError, RecursionError):
         return _compatible(" ".join(arguments.split()))
+
+
+_remembered_arguments = lru_cache(maxsize=4_096)(_canonical)
 
 
 def plain_text(text: str) -> str:
@@ -87,40 +102,73 @@ def similarity_tokens(text: str) -> frozenset[str]:
 
 
 def bounded_text(text: str, limit: int) -> str:
-    """Return `text` cut to about `limit` characters, keeping two thirds of them at the head and the rest at the tail.
+    """Return at most `limit` characters of `text`: two thirds from its head, the rest from its tail, a mark between.
 
-    A mark says how many characters were left out. Cuts fall between characters and never before a combining mark.
+    The mark says how many characters were left out; where it has no room, the head alone is kept. Cuts fall between
+    characters and never before a combining mark.
     """
     if len(text) <= limit:
         return text
-    head = _cut_position(text, limit * 2 // 3)
-    tail = _cut_position(text, len(text) - (limit - limit * 2 // 3))
-    return f"{text[:head]} [... {tail - head} characters left out ...] {text[tail:]}"
+    room = limit - len(_left_out(len(text)))
+    if room < _LEAST_KEPT:
+        return text[: _cut_position(text, limit)]
+    head = _cut_position(text, room * 2 // 3)
+    tail = len(text) - (room - head)
+    while tail < len(text) and _joins(text[tail]):
+        tail += 1
+    return f"{text[:head]}{_left_out(tail - head)}{text[tail:]}"
+
+
+def _left_out(count: int) -> str:
+    return f" [... {count} characters left out ...] "
+
+
+def _joins(character: str) -> bool:
+    return bool(unicodedata.combining(character)) or character in "\u200d\ufe0f"
 
 
 def _cut_position(text: str, position: int) -> int:
-    while position < len(text) and (unicodedata.combining(text[position]) or text[position] in "\u200d\ufe0f"):
-        position += 1
+    while position > 0 and _joins(text[position]):
+        position -= 1
     return position
 
 
 def replace_blobs(text: str) -> str:
-    """Return `text` with base64 runs of 256 characters or more replaced by a short mark that names type and size."""
+    """Return `text` with base64 of 256 characters or more replaced by a mark that names type, size and a digest."""
     # A run of 256 covers one whole aligned slice of 128; looking for that first spares most texts the expression.
     for start in range(0, len(text) - 127, 128):
         part = text[start : start + 128]
-        if " " not in part and '"' not in part and "," not in part and "\n" not in part:
+        if " " not in part and '"' not in part and "," not in part:
             break
     else:
         return text
-    return _BLOB.sub(lambda m: f"[{m.group(1) or 'binary data'}, {len(m.group(0))} characters of base64]", text)
+    return _BLOB.sub(_blob_mark, text)
+
+
+def _blob_mark(match: re.Match[str]) -> str:
+    blob = match.group(0)
+    digest = hashlib.blake2b(blob.encode(), digest_size=4).hexdigest()
+    return f"[{match.group(1) or 'binary data'}, {len(blob)} characters of base64, digest {digest}]"
+
+
+def split_thinking(text: str) -> tuple[str, str]:
+    """Return the reasoning in `text` and the rest, both trimmed.
+
+    Everything up to the last closing think tag is reasoning; an opening tag that is never closed makes all of the rest
+    reasoning where it starts it, and is plain text elsewhere.
+    """
+    if "<" not in text:
+        return "", text.strip()
+    match = _LAST_THINK_TAG.match(text)
+    thought, rest = (match.group(0), text[match.end() :]) if match else ("", text)
+    if _OPEN_THINK_TAG.match(rest):
+        thought, rest = f"{thought}{rest}", ""
+    return _THINK_TAGS.sub("", thought).strip(), rest.strip()
 
 
 def without_thinking(text: str) -> str:
-    """Return `text` without reasoning: up to the last closing think tag, and from an opening tag never closed."""
-    if "<" not in text:
-        return text.strip()
-    return _OPEN_THINK_TAG.sub("", _LAST_THINK_TAG.sub("", text)).strip()
+    """Return `text` without its reasoning; see `split_thinking`."""
+    return split_thinking(text)[1]
 
 
 def is_empty_result(text: str) -> bool:

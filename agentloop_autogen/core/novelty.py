@@ -7,10 +7,11 @@ and addresses never count, nor what merely echoes the call. Work per result is b
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import Final, NamedTuple
 
 from agentloop_autogen.core.normalise import (
     MASK,
+    bounded_text,
     is_empty_result,
     is_volatile,
     mask_words,
@@ -20,7 +21,7 @@ from agentloop_autogen.core.normalise import (
 from agentloop_autogen.core.rounds import ToolResult
 from agentloop_autogen.core.vocabulary import ACKNOWLEDGEMENT, NEGATION, UNINFORMATIVE
 
-__all__ = ["NoveltyTracker", "is_salient"]
+__all__ = ["Novelty", "NoveltyTracker", "is_salient"]
 
 VIEW_CHARS: Final = 400
 """Characters of one result that are searched for news."""
@@ -37,34 +38,45 @@ def is_salient(word: str) -> bool:
     return len(word) > 2 or not word.isascii() or any(map(str.isdigit, word))
 
 
+class Novelty(NamedTuple):
+    """What a result brings, relative to all before it."""
+
+    news: bool
+    """New evidence: a new salient token, a new row, or a first acknowledgement of a call."""
+    changed: bool
+    """Another text than any before, volatile fields aside: something a verifier has not seen."""
+
+
 class NoveltyTracker:
     """Remembers what the evidence of one run has said so far."""
 
     def __init__(self) -> None:
         self._signatures: set[int] = set()
-        self._calls: set[tuple[str, str]] = set()
+        self._calls: set[tuple[str, int]] = set()
         self._words: set[str] = set()
         self._rows: set[tuple[str, ...]] = set()
         self._views: set[int] = set()
         self._last_text: dict[str, str] = {}
         self._unread: deque[str] = deque(maxlen=_BACKLOG)
 
-    def observe(self, result: ToolResult) -> bool:
-        """Take in one result and return whether it is new evidence; errors and empty results never are."""
+    def observe(self, result: ToolResult) -> Novelty:
+        """Take in one result and return whether it is new; errors and empty results never are."""
         if result.is_error or is_empty_result(result.content):
-            return False
+            return Novelty(news=False, changed=False)
         arguments = normalise_arguments(result.call.arguments)
-        new_call = (result.call.name, arguments) not in self._calls
-        self._calls.add((result.call.name, arguments))
+        call = (result.call.name, hash(arguments))
+        acknowledges = call not in self._calls and _is_acknowledgement(result.plain)
+        self._calls.add(call)
         if result.signature in self._signatures:
-            return new_call and _is_acknowledgement(result.plain)
+            return Novelty(news=acknowledges, changed=acknowledges)
         self._signatures.add(result.signature)
         text = result.plain
         view = _changed_view(self._last_text.get(result.call.name, ""), text)
         self._last_text[result.call.name] = text[: 2 * VIEW_CHARS]
-        return self._brings_news(view, frozenset(raw_words(arguments))) or (new_call and _is_acknowledgement(text))
+        novelty = self._compare(view, frozenset(raw_words(bounded_text(arguments, VIEW_CHARS))))
+        return Novelty(news=True, changed=True) if acknowledges else novelty
 
-    def _brings_news(self, view: str, echo: frozenset[str]) -> bool:
+    def _compare(self, view: str, echo: frozenset[str]) -> Novelty:
         found = raw_words(_with_row_marks(view))
         said = set(found)
         fresh = said - self._words - echo
@@ -72,20 +84,26 @@ class NoveltyTracker:
         if any(is_salient(word) and not is_volatile(found, found.index(word)) for word in fresh):
             # Its rows are read only if a later result brings nothing but known words.
             self._unread.append(view)
-            return True
+            return Novelty(news=True, changed=True)
         while self._unread:
             self._read_rows(raw_words(_with_row_marks(self._unread.popleft())), frozenset())
         return self._read_rows(found, echo)
 
-    def _read_rows(self, found: list[str], echo: frozenset[str]) -> bool:
+    def _read_rows(self, found: list[str], echo: frozenset[str]) -> Novelty:
         mask_words(found)
         masked = hash(tuple(found))
         if masked in self._views:
-            return False
+            return Novelty(news=False, changed=False)
         self._views.add(masked)
         fresh = _data_rows(found, echo) - self._rows
         self._rows |= fresh
-        return bool(fresh)
+        return Novelty(news=bool(fresh) or _is_terse(found), changed=True)
+
+
+def _is_terse(found: list[str]) -> bool:
+    # "A", "no" and "found a value" hold no word to go by, so a new one of them is taken as a whole; "nothing was found"
+    # is one too, but says that there is none.
+    return not any(map(is_salient, found)) and (len(found) == 1 or NEGATION.isdisjoint(found))
 
 
 def _is_acknowledgement(text: str) -> bool:

@@ -31,8 +31,8 @@ class Situation:
 
     @property
     def ready(self) -> bool:
-        """Whether nothing more has to be looked for: the answer is complete, or merely unwritten."""
-        return self.verdict.closed or _only_unwritten(self)
+        """Whether the paper's table ends the run here anyway: there is no use in striking it then."""
+        return select(PAPER_TABLE, self).action is not ControlAction.CONTINUE_INVOCATION
 
 
 @dataclass(frozen=True)

@@ -37,11 +37,11 @@ def derive_flags(verdict: Verdict, draft: str) -> Verdict:
     evidence are dropped. With nothing open the answer is complete unless a slot is still unwritten, there is no draft,
     or the verifier itself calls the answer incomplete.
     """
-    states = {slot.name: slot.state for slot in verdict.slots}
-    open_names = [name for name, state in states.items() if state is SlotState.MISSING]
-    unlisted = [name for name in verdict.missing if name not in states]
+    listed = {slot.name.casefold() for slot in verdict.slots}
+    open_names = [slot.name for slot in verdict.slots if slot.state is SlotState.MISSING]
+    unlisted = [name for name in verdict.missing if name.casefold() not in listed]
     missing = tuple(dict.fromkeys([*open_names, *unlisted]))
-    found = set(states.values())
+    found = {slot.state for slot in verdict.slots}
     if missing:
         return _with(verdict, complete=False, missing=missing, failure=_open(verdict.failure))
     if SlotState.CONFLICTING in found:

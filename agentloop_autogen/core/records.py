@@ -112,7 +112,7 @@ class Detector(str, Enum):
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Evidence(_Record):
@@ -162,10 +162,14 @@ class Verdict(_Record):
 
     @property
     def unresolved(self) -> tuple[str, ...]:
-        """Names of the slots that are neither supported nor merely unwritten, then of missing items without a slot."""
+        """Names of the open slots, then of what else is missing, each once."""
+        return tuple(dict.fromkeys([*self.open_slots, *self.missing]))
+
+    @property
+    def open_slots(self) -> tuple[str, ...]:
+        """Names of the slots that are neither supported nor merely unwritten."""
         open_states = (SlotState.MISSING, SlotState.CONFLICTING, SlotState.EXHAUSTED)
-        names = [slot.name for slot in self.slots if slot.state in open_states]
-        return tuple(dict.fromkeys([*names, *self.missing]))
+        return tuple(slot.name for slot in self.slots if slot.state in open_states)
 
 
 class UnavailableVerdict(Verdict):
@@ -185,14 +189,14 @@ class Decision(_Record):
     round: int = Field(ge=1)
     action: ControlAction
     branch: ControlBranch
-    verdict: Verdict | None = None
+    verdict: Verdict | UnavailableVerdict | None = None
     """The verdict acted on; None where none was asked for."""
     verified: bool = False
     """Whether the verifier was asked in this round (False: the last verdict still held)."""
     s_call: float | None = None
     """S_call (eq. 4); None in the first round, which has none before it."""
     s_result: float | None = None
-    """S_result (eq. 5); None in the first round."""
+    """S_result (eq. 5); None in the first round, and in one whose news already make it unstable."""
     stable: bool | None = None
     """G_stab (eq. 6); None where the gate was not checked."""
     detector: Detector | None = None

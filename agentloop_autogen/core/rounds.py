@@ -19,8 +19,10 @@ from agentloop_autogen.core.similarity import CallKey, ResultKey
 
 __all__ = ["Round", "RoundKey", "ToolCall", "ToolResult"]
 
-COMPARED_CHARS: Final = 256
-"""Characters of a result that enter ρ: bounds the local work of a round."""
+COMPARED_CHARS: Final = 1_200
+"""Characters of a result, and of arguments, that enter ρ: bounds the local work of a round."""
+_MASKED_CHARS: Final = 256
+"""Characters of a result in which volatile fields are masked for comparison."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,12 @@ class ToolCall:
 
     name: str
     arguments: str
+
+    @property
+    def key(self) -> CallKey:
+        """The call in normalised, bounded form."""
+        arguments = normalise_arguments(self.arguments)
+        return CallKey(self.name, bounded_text(arguments, COMPARED_CHARS), hash(arguments))
 
 
 @dataclass(frozen=True)
@@ -58,9 +66,8 @@ class ToolResult:
     @property
     def key(self) -> ResultKey:
         """The result in normalised, bounded form."""
-        arguments = normalise_arguments(self.call.arguments)
         text = bounded_text(self._normalised, COMPARED_CHARS)
-        return ResultKey(self.call.name, arguments, self.is_error, text, self.signature)
+        return ResultKey(self.call.name, self.call.key.arguments, self.is_error, text, self.signature)
 
 
 @dataclass(frozen=True)
@@ -88,7 +95,7 @@ class RoundKey:
     def of(cls, round_: Round) -> RoundKey:
         """Return the normalised form of `round_`, calls and results in canonical order."""
         results = tuple(sorted((result.key for result in round_.results), key=lambda key: key.order))
-        calls = tuple(CallKey(result.tool, result.arguments) for result in results)
+        calls = tuple(sorted((result.call.key for result in round_.results), key=lambda key: key.order))
         return cls(" ".join(round_.draft.split()), calls, results)
 
     @cached_property
@@ -99,7 +106,7 @@ class RoundKey:
     @cached_property
     def masked_results(self) -> tuple[tuple[str, bool, tuple[str, ...]], ...]:
         """The words of the results, volatile ones masked."""
-        return tuple((r.tool, r.is_error, tuple(words(r.text))) for r in self.results)
+        return tuple((r.tool, r.is_error, tuple(words(bounded_text(r.text, _MASKED_CHARS)))) for r in self.results)
 
     def repeats(self, other: RoundKey, *, masked: bool) -> bool:
         """Return whether both rounds asked the same, got the same and said the same."""

@@ -24,7 +24,9 @@ class CallKey:
 
     tool: str
     arguments: str
-    """Normalised arguments."""
+    """Normalised arguments, bounded."""
+    signature: int = 0
+    """Hash of the whole normalised arguments: what must agree for calls to be exactly equal."""
 
     @property
     def order(self) -> tuple[str, str]:

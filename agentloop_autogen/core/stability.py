@@ -20,7 +20,9 @@ class Stability:
     stable: bool | None = None
 
 
-def check_stability(previous: RoundKey | None, current: RoundKey, config: LoopConfig, *, masked: bool) -> Stability:
+def check_stability(
+    previous: RoundKey | None, current: RoundKey, config: LoopConfig, *, masked: bool = False, news: bool = False
+) -> Stability:
     """Return G_stab of two rounds with the similarities it rests on (eq. 6).
 
     Args:
@@ -28,6 +30,8 @@ def check_stability(previous: RoundKey | None, current: RoundKey, config: LoopCo
         current: The round just finished.
         config: Thresholds and switches.
         masked: Whether results that differ in volatile fields alone are exactly equal.
+        news: Whether the round is known to have brought new evidence. Then it is not stable however alike its results
+            look, and their similarity is not computed.
 
     Returns:
         The gate: names match, and calls and results are each exactly equal or similar enough. A similarity is at or
@@ -36,6 +40,8 @@ def check_stability(previous: RoundKey | None, current: RoundKey, config: LoopCo
     if previous is None:
         return Stability()
     calls_equal = previous.calls == current.calls
+    if news:
+        return Stability(1.0 if calls_equal else call_similarity(previous.calls, current.calls), None, stable=False)
     results_equal = same_results(previous, current, masked=masked)
     s_call = 1.0 if calls_equal else call_similarity(previous.calls, current.calls)
     s_result = 1.0 if results_equal else result_similarity(previous.results, current.results)
