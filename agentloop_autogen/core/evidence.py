@@ -8,13 +8,15 @@ from typing import Final
 
 from agentloop_autogen.core.config import LoopConfig
 from agentloop_autogen.core.normalise import bounded_text, is_empty_result, replace_blobs
-from agentloop_autogen.core.passages import SCANNED_CHARS, key_passages, query_terms
+from agentloop_autogen.core.passages import MOST_TERMS, SCANNED_CHARS, key_passages, query_terms
 from agentloop_autogen.core.records import Evidence
-from agentloop_autogen.core.rounds import ToolResult
+from agentloop_autogen.core.rounds import ToolCall, ToolResult
 
 __all__ = ["EvidenceLog", "compress"]
 
 _STUB_CHARS: Final = 160
+_REMEMBERED: Final = 64
+"""Shortened results remembered, for tools that return the same again."""
 _MEGABYTES: Final = 8_000_000
 """Beyond it a result is cut before it is even searched for base64."""
 
@@ -42,6 +44,7 @@ class EvidenceLog:
 
     def __init__(self, config: LoopConfig, *, request: str = "") -> None:
         self._terms = query_terms(request)
+        self._shortened: dict[tuple[ToolCall, int, int], str] = {}
         self._finding_chars = config.max_finding_chars
         self._total_chars = config.max_evidence_chars
         self._old: deque[Evidence] = deque()
@@ -70,7 +73,13 @@ class EvidenceLog:
         """Return the content of a result in about `limit` characters, by the words of the request and of its call."""
         if len(result.content) <= limit:
             return compress(result.content, limit)
-        return compress(result.content, limit, (*query_terms(result.call.arguments), *self._terms))
+        known = (result.call, hash(result.content), limit)
+        if known not in self._shortened:
+            if len(self._shortened) >= _REMEMBERED:
+                self._shortened.clear()
+            terms = (*query_terms(result.call.arguments), *self._terms)
+            self._shortened[known] = compress(result.content, limit, terms[:MOST_TERMS])
+        return self._shortened[known]
 
     def _shrink(self) -> None:
         while self._chars > self._total_chars and len(self._recent) > 1:

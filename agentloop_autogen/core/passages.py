@@ -12,11 +12,11 @@ from typing import Final
 from agentloop_autogen.core.normalise import bounded_text, raw_words
 from agentloop_autogen.core.novelty import is_salient
 
-__all__ = ["SCANNED_CHARS", "key_passages", "query_terms"]
+__all__ = ["MOST_TERMS", "SCANNED_CHARS", "key_passages", "query_terms"]
 
 SCANNED_CHARS: Final = 64_000
 """Characters of a result that are searched, head and tail: bounds the work on results of megabytes."""
-_TERMS: Final = 24
+MOST_TERMS: Final = 12
 _COMMON: Final = 12
 """A term found more often than this tells no passage from another."""
 _REACH: Final = 120
@@ -25,14 +25,14 @@ _LEFT_OUT: Final = " [...] "
 
 
 def query_terms(*texts: str) -> tuple[str, ...]:
-    """Return what to look for: neighbouring content words first ("pump 3"), then single ones; at most 24."""
+    """Return what to look for: neighbouring content words first ("pump 3"), then single ones; at most 12."""
     pairs: list[str] = []
     singles: list[str] = []
     for text in texts:
         found = raw_words(text)
         pairs += [f"{a} {b}" for a, b in pairwise(found) if is_salient(a) and is_salient(b)]
         singles += [word for word in found if len(word) > 2 and is_salient(word)]
-    return tuple(dict.fromkeys([*pairs, *singles]))[:_TERMS]
+    return tuple(dict.fromkeys([*pairs, *singles]))[:MOST_TERMS]
 
 
 def key_passages(text: str, limit: int, terms: Sequence[str]) -> str:
