@@ -225,7 +225,9 @@ def test_a_run_that_leaves_its_recording_is_reported(scenario: str, capsys: pyte
     """A run that leaves its recording ends with status 1 and says where; a changed request is refused."""
     tape = Path(scenario).parent / "recorded" / "bridge.json"
     assert main(["run", scenario, "--recorded"]) == 2
-    assert "has no recording: run it with --local" in one_line(capsys.readouterr().err)
+    line = one_line(capsys.readouterr().err)
+    assert "has no recording" in line
+    assert f"--record {tape}" in line
     with chat_server() as url:
         assert main(["run", scenario, "--record", str(tape), "--base-url", url, "--model", "fake-model"]) == 0
     assert "recorded in" in capsys.readouterr().err
@@ -488,12 +490,22 @@ def test_serve_local_says_where_it_serves_and_ends_with_ctrl_c(
     assert "serving tiny at http://127.0.0.1:1/v1" in capsys.readouterr().out
 
 
-def test_weights_that_are_not_there_end_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_that_are_not_there_are_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A path without weights is one line on standard error, for the run and for the server."""
     missing = str(tmp_path / "missing.gguf")
     for args in (["run", "polling", "--local"], ["serve-local"]):
-        assert main([*args, "--weights", missing]) == 1
+        assert main([*args, "--weights", missing]) == 2
         assert "no weights file at" in one_line(capsys.readouterr().err)
+
+
+def test_other_weights_end_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that is not the model this command runs is a fault, told without an option the command lacks."""
+    other = tmp_path / "other.gguf"
+    other.write_bytes(b"another model")
+    assert main(["serve-local", "--weights", str(other)]) == 1
+    line = one_line(capsys.readouterr().err)
+    assert "has the SHA-256" in line
+    assert "sha256" not in line
 
 
 def test_a_bar_shows_how_far_the_weights_are() -> None:

@@ -238,6 +238,8 @@ def test_user_turns_with_parts_are_left_alone() -> None:
         '[{"name": "get_weather", "arguments": {"city": "Köln"}}]',
         '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Köln"}}\n</tool_call>',
         json.dumps({"final_answer": CALL}),
+        "{'tool_calls': [{'name': 'get_weather', 'arguments': {'city': 'Köln',},},]}",
+        f"<THINKING>hm</Thinking>{CALL}",
         CALL.removesuffix("]}"),
         CALL.removesuffix("}}]}"),
     ],

@@ -172,13 +172,40 @@ async def test_too_long_a_prompt_is_halved_once() -> None:
     assert second < 0.7 * first
 
 
+@pytest.mark.parametrize(
+    ("request_text", "draft", "finding"),
+    [
+        ("How high is it? " * 60, "", "324 m"),
+        ("How high?", "It is high. " * 60, "324 m"),
+        ("How high?", "", "x y " * 90),
+    ],
+)
+async def test_halving_goes_by_what_is_there(request_text: str, draft: str, finding: str) -> None:
+    """A part that is long, though shorter than its limit, is what gets shorter, and the short parts stay whole."""
+    evidence = (Evidence(id="e1", tool="t", is_error=False, finding=finding),)
+    client = raising(Refused(400, "maximum context length exceeded"))
+    await ModelSlotVerifier(client).verify(request_text, draft, evidence)
+    first, second = (str(call["messages"][1].content) for call in client.calls)
+    assert len(second) < len(first) - 100
+    for text in (request_text, draft, finding):
+        if len(text) < 80:
+            assert text in second
+
+
 async def test_a_prompt_that_stays_too_long_gives_no_verdict() -> None:
     """Halving is tried once; after that the verdict is unavailable and says why."""
     client = raising(*[Refused(400, "maximum context length exceeded")] * 9)
-    verdict = await verdict_from(client, max_evidence_chars=200)
+    verdict = await ModelSlotVerifier(client).verify("How high is it? " * 60, *ASKED[1:])
     assert isinstance(verdict, UnavailableVerdict)
     assert "context length" in verdict.cause
     assert len(client.calls) == 2
+
+
+async def test_a_short_prompt_is_not_sent_again() -> None:
+    """Where nothing is left to shorten, the refusal stands and the same prompt is not sent twice."""
+    client = raising(*[Refused(400, "maximum context length exceeded")] * 9)
+    assert isinstance(await verdict_from(client), UnavailableVerdict)
+    assert len(client.calls) == 1
 
 
 # Replies

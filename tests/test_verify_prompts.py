@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop_autogen.core.records import Evidence
-from agentloop_autogen.verify.prompts import PromptLimits, cut, inert, instructions, render_case, render_repair
+from agentloop_autogen.verify.prompts import PromptLimits, inert, instructions, render_case, render_repair
 
 KEY = "5eed1234"
 
@@ -145,8 +145,8 @@ def test_binary_data_is_replaced() -> None:
     blob = "QUJD" * 5_000
     text = inert(f'{{"image": "data:image/png;base64,{blob}", "raw": "{blob}=="}}', key=KEY)
     assert len(text) < 200
-    assert "[image/png left out" in text
-    assert "[base64 left out" in text
+    assert "[image/png, 20" in text
+    assert "[binary data, 20" in text
 
 
 def test_escaped_characters_are_shown_in_their_own_form() -> None:
@@ -161,22 +161,6 @@ def test_broken_characters_cannot_reach_the_wire(broken: str) -> None:
     """Half a surrogate pair, which no server can be sent, becomes a replacement character."""
     assert "\ufffd" in inert(broken, key=KEY)
     inert(broken, key=KEY).encode()
-
-
-@given(st.text(alphabet="ab\U0001f600東", min_size=0, max_size=400), st.integers(min_value=0, max_value=300))
-def test_cutting_keeps_the_bound_and_whole_characters(text: str, limit: int) -> None:
-    """A cut text is never longer than its limit and is still valid Unicode."""
-    short = cut(text, limit)
-    assert len(short) <= limit or short == text
-    short.encode()
-
-
-def test_cutting_keeps_head_and_tail() -> None:
-    """Beginning and end survive, and the gap says how much is gone."""
-    short = cut("A" * 500 + "B" * 500, 200)
-    assert short.startswith("AAAA")
-    assert short.endswith("BBBB")
-    assert "characters left out" in short
 
 
 def test_every_part_is_bounded_and_the_request_is_always_there() -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from agentloop_autogen.errors import WeightsError
+from agentloop_autogen.errors import UsageError, WeightsError
 from agentloop_autogen.models import weights
 from agentloop_autogen.models.weights import QWEN_CODER, ModelFile, WeightsStage, cache_folder, resolve_weights
 from agentloop_autogen.models.weights.records import PartPackage
@@ -189,13 +189,13 @@ def test_a_given_path_with_another_digest_is_refused_unless_named(setup: Setup, 
 
 def test_a_given_path_must_exist(tmp_path: Path) -> None:
     """A path that is not there is an error and no reason to look elsewhere."""
-    with pytest.raises(WeightsError, match="no weights file"):
+    with pytest.raises(UsageError, match="no weights file"):
         resolve_weights(tmp_path / "nothing.gguf")
 
 
 def test_a_digest_without_a_path_is_refused(setup: Setup) -> None:
     """A digest alone does not say which file is meant."""
-    with pytest.raises(WeightsError, match="give both"):
+    with pytest.raises(UsageError, match="give both"):
         resolve_weights(sha256="00", cache_dir=setup.cache, model=setup.model)
 
 

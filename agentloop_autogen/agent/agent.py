@@ -30,7 +30,7 @@ from autogen_core.tools import BaseTool, Workbench
 from pydantic import BaseModel, Field, ValidationError
 from typing_extensions import Self
 
-from agentloop_autogen.agent.bounded import GRACE_S, EventChannel, stop_task
+from agentloop_autogen.agent.bounded import EventChannel
 from agentloop_autogen.agent.clock import RunClock
 from agentloop_autogen.agent.request import read_request
 from agentloop_autogen.agent.run import AgentParts, Run
@@ -39,6 +39,7 @@ from agentloop_autogen.core.normalise import bounded_text
 from agentloop_autogen.core.records import LoopOutcome
 from agentloop_autogen.verify.base import SlotVerifier
 from agentloop_autogen.verify.model_verifier import ModelSlotVerifier
+from agentloop_autogen.waiting import GRACE_S, stop_task
 
 __all__ = ["AgentLoopAgentState", "AgentLoopAssistantAgent", "AgentLoopAssistantAgentConfig"]
 

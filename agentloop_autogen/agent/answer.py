@@ -14,11 +14,13 @@ from pydantic import BaseModel, ValidationError
 
 from agentloop_autogen.agent import prompts
 from agentloop_autogen.agent.bounded import bounded
-from agentloop_autogen.agent.calls import encodable, is_call_markup, without_fence
-from agentloop_autogen.agent.model_call import ModelCall, characters_of, describe_error
+from agentloop_autogen.agent.calls import encodable, is_call_markup
+from agentloop_autogen.agent.model_call import ModelCall, characters_of
 from agentloop_autogen.core.budget import Budget, Role
 from agentloop_autogen.core.normalise import normalise_arguments, without_thinking
 from agentloop_autogen.core.records import Evidence, RequestUsage
+from agentloop_autogen.faults import describe_error
+from agentloop_autogen.jsonish import json_objects, without_fence
 
 __all__ = ["Answer", "AnswerRequest", "AnswerWriter", "echoes_result"]
 
@@ -231,8 +233,7 @@ def echoes_result(text: str, evidence: Sequence[Evidence]) -> bool:
 
 
 def _parse(text: str, output_type: type[BaseModel]) -> BaseModel | None:
-    start, end = text.find("{"), text.rfind("}")
-    for candidate in (text, text[start : end + 1] if 0 <= start < end else ""):
+    for candidate in (text, *json_objects(text)):
         try:
             return output_type.model_validate_json(candidate)
         except ValidationError:

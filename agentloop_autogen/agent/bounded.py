@@ -8,12 +8,11 @@ from typing import Any, Generic, TypeVar
 
 from autogen_core import CancellationToken
 
-__all__ = ["EventChannel", "SelfCancelledError", "bounded", "stop_task", "unbroken"]
+from agentloop_autogen.waiting import GRACE_S, stop_task
+
+__all__ = ["EventChannel", "SelfCancelledError", "bounded", "unbroken"]
 
 T = TypeVar("T")
-
-GRACE_S = 1.0
-"""Seconds a cancelled call is given to end; one that will not is left behind."""
 
 
 class SelfCancelledError(RuntimeError):
@@ -66,20 +65,6 @@ async def unbroken(awaitable: Awaitable[T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait({task}, timeout=GRACE_S)
         raise
-
-
-async def stop_task(task: asyncio.Future[Any]) -> None:
-    """Cancel `task` unless it is done, and give it `GRACE_S` to end; what it raises meanwhile is nobody's concern."""
-    if task.done():
-        return
-    task.cancel()
-    await asyncio.wait({task}, timeout=GRACE_S)
-    task.add_done_callback(_forget)
-
-
-def _forget(task: asyncio.Future[Any]) -> None:
-    if not task.cancelled():
-        task.exception()
 
 
 class EventChannel(Generic[T]):

@@ -13,8 +13,9 @@ from autogen_core import FunctionCall
 from autogen_core.models import CreateResult
 
 from agentloop_autogen.core.normalise import without_thinking
+from agentloop_autogen.jsonish import without_fence
 
-__all__ = ["PlannedCall", "Reply", "encodable", "is_call_markup", "read_reply", "without_fence"]
+__all__ = ["PlannedCall", "Reply", "encodable", "is_call_markup", "read_reply"]
 
 _SAFE_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 _MARKUP: Final = re.compile(
@@ -22,7 +23,6 @@ _MARKUP: Final = re.compile(
     r"<\|(?:tool_call|python_tag|plugin)[^|]*\|>.*|\[TOOL_CALLS\].*",
     re.DOTALL | re.IGNORECASE,
 )
-_FENCE: Final = re.compile(r"\A```[\w-]*\s*(.*?)\s*(?:```)?\Z", re.DOTALL)
 _NAME_FIELD: Final = re.compile(r'"(?:name|function|tool|tool_name)"\s*:\s*"([^"]+)"')
 _ARGUMENT_FIELD: Final = re.compile(r'"(?:arguments|parameters|args|input)"\s*:')
 
@@ -134,12 +134,6 @@ def _read_arguments(call: FunctionCall, *, known: bool) -> PlannedCall:
         return PlannedCall(call, arguments, encodable(kept), known)
     problem = 'Error: the arguments must be a JSON object such as {} or {"key": value}'
     return PlannedCall(call, {}, known=known, problem=problem)
-
-
-def without_fence(text: str) -> str:
-    """Return what a text that is one fenced code block fences; any other text as it is."""
-    match = _FENCE.match(text)
-    return match.group(1) if match else text
 
 
 def is_call_markup(text: str, tool_names: Collection[str]) -> bool:

@@ -1,11 +1,10 @@
-"""One call of the agent's model, streamed or not, and faults put into words."""
+"""One call of the agent's model, streamed or not."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any
 
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent
 from autogen_agentchat.utils import content_to_str, remove_images
@@ -14,18 +13,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 from autogen_core.tools import BaseTool, ToolSchema
 from pydantic import BaseModel
 
-from agentloop_autogen.core.normalise import bounded_text
-
-__all__ = ["ModelCall", "characters_of", "describe_error"]
-
-_SECRET: Final = re.compile(r"\b(?:sk-|pk-|hf_|Bearer\s+)[\w.*-]{6,}", re.IGNORECASE)
-_ERROR_CHARS: Final = 300
-
-
-def describe_error(error: BaseException) -> str:
-    """Return an error as one bounded line without anything that looks like a key."""
-    text = _SECRET.sub("[secret]", " ".join(str(error).split()))
-    return bounded_text(f"{type(error).__name__}: {text}" if text else type(error).__name__, _ERROR_CHARS)
+__all__ = ["ModelCall", "characters_of"]
 
 
 def characters_of(messages: Sequence[LLMMessage], result: CreateResult) -> int:

@@ -35,7 +35,7 @@ from agentloop_autogen.agent.bounded import bounded
 from agentloop_autogen.agent.calls import Reply, read_reply
 from agentloop_autogen.agent.clock import RunClock
 from agentloop_autogen.agent.context import Overlay, planning_prompt
-from agentloop_autogen.agent.model_call import ModelCall, characters_of, describe_error
+from agentloop_autogen.agent.model_call import ModelCall, characters_of
 from agentloop_autogen.agent.reply import failed, handed_off, replied
 from agentloop_autogen.agent.request import RunRequest
 from agentloop_autogen.agent.tool_round import execute_tools, round_of
@@ -50,8 +50,10 @@ from agentloop_autogen.core.records import (
     Decision,
     LoopOutcome,
     RequestUsage,
+    UnavailableVerdict,
     Verdict,
 )
+from agentloop_autogen.faults import describe_error
 from agentloop_autogen.messages import ControlEvent
 from agentloop_autogen.verify.base import SlotVerifier
 
@@ -244,7 +246,10 @@ class Run:
         await self.clock.running()
         if self.search_s() <= 0:
             raise _SearchOver
-        return await verdict_on(self)
+        verdict = await verdict_on(self)
+        if isinstance(verdict, UnavailableVerdict) and self.search_s() <= 0:
+            raise _SearchOver
+        return verdict
 
     async def decide(self, verdict: Verdict | None, planned: Planned) -> Decision:
         """Return the decision on the round, after the budgets had their say."""

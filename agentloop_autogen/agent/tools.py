@@ -14,9 +14,10 @@ from autogen_core.models import FunctionExecutionResult
 from autogen_core.tools import BaseTool, StaticStreamWorkbench, ToolResult, ToolSchema, Workbench
 
 from agentloop_autogen.agent import prompts
-from agentloop_autogen.agent.bounded import bounded, stop_task
+from agentloop_autogen.agent.bounded import bounded
 from agentloop_autogen.agent.calls import PlannedCall, encodable
-from agentloop_autogen.agent.model_call import describe_error
+from agentloop_autogen.faults import describe_error
+from agentloop_autogen.waiting import stop_task
 
 __all__ = ["CancelledRound", "ExecutedCall", "ToolRunner", "ToolsUnavailable"]
 

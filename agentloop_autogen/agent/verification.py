@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 from agentloop_autogen.agent.bounded import bounded
-from agentloop_autogen.agent.model_call import describe_error
 from agentloop_autogen.core.budget import Role
 from agentloop_autogen.core.records import UnavailableVerdict, Verdict
+from agentloop_autogen.faults import describe_error
 from agentloop_autogen.verify.usage import collect_usage
 
 if TYPE_CHECKING:

@@ -118,8 +118,8 @@ def _recorded(path: Path, scenario: Scenario) -> RunModel:
     from agentloop_autogen.recording import RecordedClient
 
     if not path.is_file():
-        mend = f"run it with --local or --base-url URL --model NAME; --record {path} makes one"
-        raise UsageError(f"scenario `{scenario.name}` has no recording: {mend}")
+        mend = f"give --local, or --base-url URL --model NAME, and --record {path} in place of --recorded"
+        raise UsageError(f"scenario `{scenario.name}` has no recording; to make one, {mend}")
     tape = load_tape(path)
     if (tape.scenario, tape.request) != (scenario.name, scenario.request):
         raise UsageError(f"{path} records another request than scenario `{scenario.name}` makes: record it anew")
@@ -235,7 +235,7 @@ def serving(weights: Path | None, *, host: str = "127.0.0.1", port: int = 0) -> 
         The server.
 
     Raises:
-        MissingExtraError: The extra `local` is not installed.
+        UsageError: There is no such file, or the extra `local` is not installed.
         ModelError: There are no weights, or the server does not start.
     """
     from agentloop_autogen.console.preparation import find_weights

@@ -31,6 +31,7 @@ def find_weights(wanted: Path | None) -> Path:
         The file.
 
     Raises:
+        UsageError: There is no such file.
         WeightsError: There are none, or not the right ones.
     """
     from agentloop_autogen.models.weights import resolve_weights

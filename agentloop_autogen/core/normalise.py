@@ -147,6 +147,8 @@ def replace_blobs(text: str) -> str:
 
 def _blob_mark(match: re.Match[str]) -> str:
     blob = match.group(0)
+    if not any(map(str.isalnum, blob)):
+        return blob  # a ruler of dashes, not data
     digest = hashlib.blake2b(blob.encode(), digest_size=4).hexdigest()
     return f"[{match.group(1) or 'binary data'}, {len(blob)} characters of base64, digest {digest}]"
 

@@ -15,16 +15,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import Self, assert_never
 
 from agentloop_autogen.core.records import Evidence, UnavailableVerdict, Verdict
+from agentloop_autogen.faults import describe_error
 from agentloop_autogen.verify.base import SlotVerifier
-from agentloop_autogen.verify.prompts import PromptLimits, instructions, render_case, render_repair
-from agentloop_autogen.verify.refusals import Fault, classify, describe, salvage
+from agentloop_autogen.verify.prompts import PromptLimits, halved, instructions, render_case, render_repair
+from agentloop_autogen.verify.refusals import Fault, classify, salvage
 from agentloop_autogen.verify.usage import record_usage
 from agentloop_autogen.verify.wire import ParsedVerdict, parse_verdict, wire_model
+from agentloop_autogen.waiting import leave_behind, stop_task
 
 __all__ = ["ModelSlotVerifier", "ModelSlotVerifierConfig"]
-
-_GRACE_S = 1.0
-"""How long a cancelled call may take to end before it is left behind."""
 
 
 class _Mode(Enum):
@@ -161,13 +160,10 @@ class ModelSlotVerifier(SlotVerifier, Component[ModelSlotVerifierConfig]):
             end = await _wait(task, token=cancellation_token, timeout_s=self._settings.timeout_s)
             if end is not _End.DONE:
                 case.abandoned = True
-                task.cancel()
-                # A client may swallow its cancellation; it gets a moment and is then left behind.
-                await asyncio.wait({task}, timeout=_GRACE_S)
+                await stop_task(task)
         finally:
             case.abandoned = True
-            task.cancel()
-            task.add_done_callback(_forget)
+            leave_behind(task)
         if end is _End.CANCELLED:
             raise asyncio.CancelledError
         return self._outcome(case, task, end)
@@ -178,7 +174,7 @@ class ModelSlotVerifier(SlotVerifier, Component[ModelSlotVerifierConfig]):
         elif task.cancelled():
             cause = "the model client cancelled its own call"
         elif (error := task.exception()) is not None:
-            cause = describe(error)
+            cause = describe_error(error)
         else:
             return task.result()
         return case.fallback or UnavailableVerdict(cause=cause)
@@ -200,17 +196,17 @@ class ModelSlotVerifier(SlotVerifier, Component[ModelSlotVerifierConfig]):
             draft=self._settings.max_draft_chars,
             evidence=self._settings.max_evidence_chars,
         )
-        mode, shortened = self._mode, False
+        mode, shorter = self._mode, None
         while True:
             if case.abandoned:
                 raise asyncio.CancelledError
             messages = self._messages(case, limits, repair)
             try:
                 text, thought = await self._call(messages, mode, case.token)
-            except Exception as error:
+            except Exception as error:  # Each client refuses in its own way; what is no refusal is raised again.
                 fault = classify(error)
-                if fault is Fault.TOO_LONG and not shortened:
-                    limits, shortened = limits._replace(evidence=limits.evidence // 2), True
+                if fault is Fault.TOO_LONG and shorter is None and (shorter := self._halved(limits, case)):
+                    limits = shorter
                 elif fault is Fault.FORMAT_REFUSED and mode is not _LADDER[-1]:
                     mode = _LADDER[_LADDER.index(mode) + 1]
                 else:
@@ -220,6 +216,9 @@ class ModelSlotVerifier(SlotVerifier, Component[ModelSlotVerifierConfig]):
             self._mode = max(self._mode, mode, key=_LADDER.index)
             parsed = parse_verdict(text, thought=thought, echoes=case.texts, draft=case.draft)
             return _known_ids(parsed, case.evidence)
+
+    def _halved(self, limits: PromptLimits, case: _Case) -> PromptLimits | None:
+        return halved(limits, case.request, case.draft, case.evidence, key=self._key)
 
     def _messages(self, case: _Case, limits: PromptLimits, repair: str | None) -> list[LLMMessage]:
         """Two messages in any case: some chat templates refuse a second system message or two user turns in a row."""
@@ -242,7 +241,7 @@ class ModelSlotVerifier(SlotVerifier, Component[ModelSlotVerifierConfig]):
                 assert_never(mode)
         try:
             result = await self._model_client.create(messages, cancellation_token=token, **options)
-        except Exception as error:
+        except Exception as error:  # The reply may be in whatever a client raises; without one it is raised again.
             reply = salvage(error)
             if reply is None:
                 raise
@@ -272,12 +271,6 @@ async def _wait(task: asyncio.Future[Verdict], *, token: CancellationToken | Non
         return _End.CANCELLED if gate.cancelled() else _End.DONE if task.done() else _End.TIME_UP
     finally:
         gate.cancel()
-
-
-def _forget(task: asyncio.Future[Verdict]) -> None:
-    """Take the exception of a call nobody waits for any more, so that the event loop does not report it."""
-    if not task.cancelled():
-        task.exception()
 
 
 def _strongest_mode(client: ChatCompletionClient) -> _Mode:

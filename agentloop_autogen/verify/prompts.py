@@ -11,9 +11,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from agentloop_autogen.core.normalise import bounded_text, is_empty_result, replace_blobs
 from agentloop_autogen.core.records import Evidence
 
-__all__ = ["PromptLimits", "cut", "inert", "instructions", "render_case", "render_repair"]
+__all__ = ["PromptLimits", "halved", "inert", "instructions", "render_case", "render_repair"]
 
 
 class PromptLimits(NamedTuple):
@@ -70,12 +71,12 @@ Your last reply was wrong: {problem}. Look at the evidence and the draft again, 
 JSON object; it has the fields slots (each with name, evidence, quote, state), missing, failure, need_tool, \
 answer_complete and confidence, and they agree with each other."""
 
-_EMPTY_RESULTS = frozenset({"", "none", "null", "[]", "{}", '""', "''", "()"})
 _MIN_FINDING = 200
+_LEAST = PromptLimits(request=80, draft=80, evidence=_MIN_FINDING)
+_TAG_CHARS = 60
+"""What the tags around a finding take up, roughly."""
 _MAX_LABEL = 80
 
-_DATA_URI = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,[A-Za-z0-9+/=_-]*")
-_BASE64 = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{256,}={0,2}")
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -107,12 +108,36 @@ def render_case(request: str, draft: str, evidence: Sequence[Evidence], *, key: 
         key: The word that makes the tags unforgeable; any occurrence of it in the data is broken up.
         limits: Characters of each part, at most; what is too long keeps its head and its tail.
     """
-    parts = [f"KEY {key}", _fenced("request", cut(inert(request, key=key), limits.request) or "(empty)", key=key)]
+    asked = bounded_text(inert(request, key=key), limits.request) or "(empty)"
+    parts = [f"KEY {key}", _fenced("request", asked, key=key)]
     parts += _evidence_blocks(evidence, key=key, limit=limits.evidence) or [_NO_EVIDENCE]
-    text = cut(inert(draft, key=key), limits.draft).strip()
+    text = bounded_text(inert(draft, key=key), limits.draft).strip()
     parts.append(_fenced("draft", text, key=key) if text else _NO_DRAFT)
     parts.append(_ASK)
     return "\n\n".join(parts)
+
+
+def halved(
+    limits: PromptLimits, request: str, draft: str, evidence: Sequence[Evidence], *, key: str
+) -> PromptLimits | None:
+    """Bound each part to half of what it takes up now; None where that would not shorten the prompt.
+
+    Args:
+        limits: The bounds the prompt was rendered with; a part may well have been shorter than its bound.
+        request: What was rendered.
+        draft: What was rendered.
+        evidence: What was rendered.
+        key: The word in the tags.
+    """
+    findings = {_finding(piece, key=key) for piece in evidence}
+    sizes = PromptLimits(
+        request=min(limits.request, len(inert(request, key=key))),
+        draft=min(limits.draft, len(inert(draft, key=key))),
+        evidence=min(limits.evidence, sum(len(finding) + _TAG_CHARS for finding in findings)),
+    )
+    # Half of a short request would be another request, and a short finding is of no use in halves.
+    half = PromptLimits(*(max(size // 2, least) for size, least in zip(sizes, _LEAST, strict=True)))
+    return half if any(size > bound for size, bound in zip(sizes, half, strict=True)) else None
 
 
 def render_repair(problems: Sequence[str]) -> str:
@@ -136,27 +161,9 @@ def inert(text: str, *, key: str) -> str:
     if _LONE_SURROGATE.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     text = _CONTROL.sub(" ", text)
-    text = _DATA_URI.sub(lambda match: f"[{match.group(1) or 'data'} left out, {len(match.group())} characters]", text)
-    text = _BASE64.sub(lambda match: f"[base64 left out, {len(match.group())} characters]", text)
+    text = replace_blobs(text)
     text = _TAG.sub("< ", _TEMPLATE_TOKEN.sub(lambda match: f"{match.group()} ", text))
     return re.sub(re.escape(key), f"{key[:1]}…", text, flags=re.IGNORECASE) if key else text
-
-
-def cut(text: str, limit: int) -> str:
-    """Shorten a text to at most `limit` characters, keeping head and tail and saying how much is gone.
-
-    Args:
-        text: Free of surrogates, so that any cut falls between characters.
-        limit: Characters of the result, at most.
-    """
-    if len(text) <= limit:
-        return text
-    note = f"\n[… {len(text) - limit} characters left out …]\n"
-    room = limit - len(note)
-    if room < 2:
-        return text[: max(limit, 0)]
-    tail = room // 3
-    return f"{text[: room - tail]}{note}{text[len(text) - tail :]}"
 
 
 def _unescape(match: re.Match[str]) -> str:
@@ -170,15 +177,16 @@ def _fenced(tag: str, text: str, *, key: str, attributes: str = "") -> str:
 
 def _evidence_blocks(evidence: Sequence[Evidence], *, key: str, limit: int) -> list[str]:
     """Render each piece of evidence once, in order; the oldest go first when there is no room for all."""
-    kept = list(evidence)[-max(1, limit // _MIN_FINDING) :]
-    findings = [_finding(piece, key=key) for piece in kept]
-    share = _fair_share([len(finding) for finding in findings], limit)
+    findings = _newest([_finding(piece, key=key) for piece in evidence], limit)
+    kept = evidence[len(evidence) - len(findings) :]
+    shown = {(finding, piece.is_error) for piece, finding in zip(kept, findings, strict=True)}
+    share = _fair_share([len(finding) for finding, _ in shown], limit)
     blocks = [f"({len(evidence) - len(kept)} older results left out)"] if len(kept) < len(evidence) else []
     first: dict[tuple[str, bool], str] = {}
     for piece, finding in zip(kept, findings, strict=True):
         label = _label(piece.id, key=key)
         original = first.setdefault((finding, piece.is_error), label)
-        text = cut(finding, share) if original == label else f"(same as {original})"
+        text = bounded_text(finding, share) if original == label else f"(same as {original})"
         error = ' error="true"' if piece.is_error else ""
         attributes = f' id="{label}" tool="{_label(piece.tool, key=key)}"{error}'
         blocks.append(_fenced("evidence", text, key=key, attributes=attributes))
@@ -187,10 +195,20 @@ def _evidence_blocks(evidence: Sequence[Evidence], *, key: str, limit: int) -> l
 
 def _finding(piece: Evidence, *, key: str) -> str:
     text = inert(piece.finding, key=key).strip()
-    if text.lower() in _EMPTY_RESULTS:
+    if is_empty_result(text):
         text = "(empty result)"
     unresolved = ", ".join(inert(name, key=key) for name in piece.unresolved)
     return f"{text}\n(not delivered: {unresolved})" if unresolved else text
+
+
+def _newest(findings: Sequence[str], limit: int) -> Sequence[str]:
+    """The newest findings, at least one: as many as have room when each long one is cut to a length still of use."""
+    room = limit
+    for number, finding in enumerate(reversed(findings)):
+        room -= min(len(finding) + _TAG_CHARS, _MIN_FINDING)
+        if room < 0:
+            return findings[len(findings) - max(number, 1) :]
+    return findings
 
 
 def _label(text: str, *, key: str) -> str:

@@ -14,15 +14,15 @@ from typing import Annotated, Literal, cast
 from pydantic import BaseModel, Field
 from typing_extensions import Self
 
-from agentloop_autogen.verify.jsonish import Found, find_objects
+from agentloop_autogen.core.normalise import split_thinking
+from agentloop_autogen.jsonish import Found, find_objects
 from agentloop_autogen.verify.reading import VERDICT_KEYS, by_key, read_verdict, tidy
 from agentloop_autogen.verify.settling import ParsedVerdict, settle
 
 __all__ = ["ParsedVerdict", "parse_verdict", "wire_model"]
 
 _WRAPPERS = ("verdict", "result", "response", "output", "answer", "arguments", "parameters")
-_CLOSED_THINK = re.compile(r"^.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_OPEN_THINK = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
+_OPEN_THINK = re.compile(r"<think(?:ing)?\s*>", re.IGNORECASE)
 
 
 _Name = Annotated[str, Field(max_length=60)]
@@ -97,13 +97,13 @@ def _parts(text: str, thought: str) -> Iterable[tuple[str, bool]]:
     # A reply that is an object from end to end is one, even if a quote in it holds a closing think tag.
     if whole.startswith("{") and whole.endswith("}") and sum(1 for _ in find_objects(whole)) == 1:
         yield whole, False
-    answer = _CLOSED_THINK.sub("", text)
+    thinking, answer = split_thinking(text)
+    # Thinking that starts behind an answer and never ends is none of the answer.
     opened = _OPEN_THINK.search(answer)
     yield (answer[: opened.start()] if opened else answer), False
     if opened:
         yield answer[opened.end() :], True
-    if (closed := _CLOSED_THINK.match(text)) is not None:
-        yield re.sub(r"</?think(?:ing)?>\s*$", "", closed.group(), flags=re.IGNORECASE), True
+    yield thinking, True
     yield thought, True
 
 

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 from pydantic_core import from_json
 
+from agentloop_autogen.core.normalise import split_thinking
+from agentloop_autogen.jsonish import object_at_start
 from agentloop_autogen.models.guided.records import GuidedCall, GuidedReply
 
 __all__ = ["AnswerStream", "parse_reply"]
 
-_THINK_END = "</think>"
-_THINK_START = "<think>"
 _FENCE = re.compile(r"```[a-zA-Z]*\s*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _TAGGED = re.compile(r"<(?:tool_call|tools)>\s*(.*?)\s*(?:</(?:tool_call|tools)>|\Z)", re.DOTALL)
 _ENVELOPE = re.compile(r'\{\s*"(?:tool_calls|final_answer)"\s*:')
@@ -45,7 +45,7 @@ def parse_reply(
     Returns:
         The calls, or else the text, which is empty when the reply was nothing but unusable scaffolding.
     """
-    thought, body = _split_thought(reply)
+    thought, body = split_thinking(reply)
     names = frozenset(tool_names)
     found = _first_meaning(body, names, truncated=truncated)
     if found is None:
@@ -89,7 +89,7 @@ class AnswerStream:
         return text[len(self._shown) :] if text.startswith(self._shown) else ""
 
     def _partial_answer(self) -> str:
-        _, body = _split_thought(self._buffer)
+        _, body = split_thinking(self._buffer)
         head = _ANSWER_HEAD.match(body)
         if head is None:
             return ""
@@ -98,18 +98,9 @@ class AnswerStream:
             value: object = from_json(text, allow_partial="trailing-strings")
         except ValueError:
             # Something other than JSON follows the object, or an escape is still incomplete.
-            value = _decode_lenient(text)
+            value = _decode_head(text)
         answer = cast("Mapping[str, object]", value).get("answer") if isinstance(value, Mapping) else None
         return _sendable(answer) if isinstance(answer, str) else ""
-
-
-def _split_thought(reply: str) -> tuple[str, str]:
-    head, separator, tail = reply.rpartition(_THINK_END)
-    if separator:
-        return head.replace(_THINK_START, "").replace(_THINK_END, "").strip(), tail
-    if reply.lstrip().startswith(_THINK_START):
-        return reply.lstrip().removeprefix(_THINK_START).strip(), ""
-    return "", reply
 
 
 def _first_meaning(body: str, names: frozenset[str], *, truncated: bool) -> tuple[list[GuidedCall], str] | None:
@@ -134,13 +125,12 @@ def _candidates(body: str) -> Iterator[str]:
 
 
 def _decode_lenient(text: str) -> object:
+    """Decode the object or list a text starts with, however loosely it is written; None where there is none."""
+    return object_at_start(text) if text.startswith("{") else _decode_head(text) if text.startswith("[") else None
+
+
+def _decode_head(text: str) -> object:
     """Decode JSON that may hold raw line breaks or be followed by more text; None when it is no JSON."""
-    if text[:1] not in ("{", "["):
-        return None
-    try:
-        return from_json(text)
-    except ValueError:
-        pass
     try:
         return json.JSONDecoder(strict=False).raw_decode(text)[0]
     except (ValueError, RecursionError):

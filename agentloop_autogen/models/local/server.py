@@ -148,7 +148,7 @@ class LocalModelServer:
                 self._socket = _listen(self._host, self._wanted_port)
                 self._engine = Engine(self._options)
                 self._serve(self._engine.url, self._socket)
-            except BaseException:
+            except BaseException:  # Ctrl-C while the model loads must free port and memory, too.
                 self._tear_down()
                 raise
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentloop_autogen.errors import WeightsError
+from agentloop_autogen.errors import UsageError, WeightsError
 from agentloop_autogen.models.weights.cache import cache_folder, cached_file, file_digest, store
 from agentloop_autogen.models.weights.records import QWEN_CODER, ModelFile, Progress, SourceError, WeightsStage
 from agentloop_autogen.models.weights.sources import hub_file, part_files
@@ -41,13 +41,14 @@ def resolve_weights(
         A file whose digest is the one expected.
 
     Raises:
+        UsageError: There is no file at `path`, or a digest is given without one.
         WeightsError: No place has the weights, or a file is not the one expected, or the cache cannot be written.
     """
     report = progress or _silent
     if path is not None:
-        return _given_file(Path(path).expanduser(), (sha256 or model.sha256).lower(), report)
+        return _given_file(Path(path).expanduser(), sha256, model, report)
     if sha256 is not None:
-        raise WeightsError("sha256 is the digest of the file at `path`: give both")
+        raise UsageError("sha256 is the digest of the file at `path`: give both")
     folder = Path(cache_dir).expanduser() if cache_dir is not None else cache_folder()
     cached = cached_file(model, folder, report)
     if cached is not None:
@@ -68,18 +69,17 @@ def _fetched(model: ModelFile, folder: Path, report: Progress) -> Path:
     raise WeightsError(f"no weights of {model.filename} found; tried {'; '.join(tried)}. Mend: {_MENDS}")
 
 
-def _given_file(path: Path, expected: str, progress: Progress) -> Path:
+def _given_file(path: Path, sha256: str | None, model: ModelFile, progress: Progress) -> Path:
     if not path.is_file():
-        raise WeightsError(f"there is no weights file at {path}: check the path")
+        raise UsageError(f"there is no weights file at {path}: check the path")
     try:
         found = file_digest(path, progress)
     except OSError as error:
         raise WeightsError(f"cannot read {path} ({error.strerror}): check its permissions") from error
+    expected = (sha256 or model.sha256).lower()
     if found != expected:
-        raise WeightsError(
-            f"{path} has the SHA-256 {found}, not {expected}: "
-            "fetch the file again, or name its digest with `sha256` if another model is meant"
-        )
+        wanted = f"that of {model.filename}" if sha256 is None else "the one given"
+        raise WeightsError(f"{path} has the SHA-256 {found}, not {wanted}, {expected}: fetch the file again")
     return path
 
 

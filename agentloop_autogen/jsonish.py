@@ -11,11 +11,12 @@ from typing import NamedTuple, cast
 
 import pydantic_core
 
-__all__ = ["Found", "find_objects"]
+__all__ = ["Found", "find_objects", "json_objects", "object_at_start", "without_fence"]
 
 _MAX_CHARS = 40_000
 _MAX_STARTS = 60
 _MAX_UNCLOSED = 12
+_FENCE = re.compile(r"\A```[\w-]*\s*(.*?)\s*(?:```)?\Z", re.DOTALL)
 # A whole string, a brace, or the quote of a string that never ends.
 _TOKEN = re.compile(r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[{}"']""", re.DOTALL)
 _LITERALS = {"true": "True", "false": "False", "null": "None"}
@@ -52,6 +53,35 @@ def find_objects(text: str) -> Iterator[Found]:
         if found is not None:
             yield found
         position = text.find("{", position + 1 if found is None else position + len(found.source))
+
+
+def json_objects(text: str) -> Iterator[str]:
+    """Give the complete objects of a text in order, each as strict JSON.
+
+    Args:
+        text: The reply of a model; only its last 40,000 characters are looked at.
+    """
+    return (json.dumps(found.value, ensure_ascii=False) for found in find_objects(text) if found.whole)
+
+
+def object_at_start(text: str) -> dict[str, object] | None:
+    """Read the complete object a text starts with, whatever follows it; None where there is none.
+
+    Args:
+        text: The reply of a model, or part of it; of any length.
+    """
+    end = _end_of_object(text, 0) if text.startswith("{") else None
+    return None if end is None else _loads(text[:end])
+
+
+def without_fence(text: str) -> str:
+    """Give what a text that is one fenced code block fences; any other text as it is.
+
+    Args:
+        text: The reply of a model.
+    """
+    match = _FENCE.match(text)
+    return match.group(1) if match else text
 
 
 def _end_of_object(text: str, start: int) -> int | None:
@@ -108,7 +138,9 @@ def _json_without_commas(source: str) -> object:
 def _literal(source: str) -> object:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an unknown escape in a model's string is no concern of the user's console
-        return ast.literal_eval(source)
+        value: object = ast.literal_eval(source)
+    # Python also has sets and bytes, which nobody further on could write as JSON: they are refused here.
+    return json.loads(json.dumps(value))
 
 
 def _as_object(value: object) -> dict[str, object] | None:
