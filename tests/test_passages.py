@@ -47,6 +47,15 @@ def test_the_one_line_that_matters_survives_from_the_middle_of_a_log() -> None:
     assert NEEDLE in key_passages(log, 1_200, query_terms("Why did pump 3 at Fennick station stop?"))
 
 
+def test_a_line_cut_by_head_or_tail_is_completed() -> None:
+    """Every row asked for is whole, wherever the head ends and the tail begins."""
+    rows = [f"pump 3 | part{i} | FS-23{i:02}" for i in range(12)]
+    table = "\n".join([*PARTS[:30], *rows])
+    for limit in range(500, 700, 7):
+        kept = key_passages(table, limit, query_terms("parts of pump 3"))
+        assert all(row in kept for row in rows[-4:]), limit
+
+
 def test_the_words_of_a_call_count_too() -> None:
     """What the model asked a tool for says what to keep of its result."""
     result = ToolResult(ToolCall("parts", '{"pump": 7}'), TABLE)

@@ -57,12 +57,14 @@ def key_passages(text: str, limit: int, terms: Sequence[str]) -> str:
     room = limit - limit // 4 - limit // 8
     kept: list[tuple[int, int]] = [(0, head), (tail, len(text))]
     for (start, end), _ in sorted(scores.items(), key=lambda entry: (-entry[1], entry[0])):
-        if start < head or end > tail:
+        # A line that head or tail cut through is completed.
+        added = min(end, tail) - max(start, head)
+        if added <= 0:
             continue
-        if end - start > room:
+        if added > room:
             break
         kept.append((start, end))
-        room -= end - start
+        room -= added
     return _LEFT_OUT.join(text[start:end].strip() for start, end in _merged(kept))
 
 
