@@ -195,6 +195,11 @@ def test_an_open_slot_counts_as_stated_only_with_a_negation(text: str, said: boo
     assert says_open(text, "Designer") is said
 
 
+def test_a_slot_name_is_recognised_in_words() -> None:
+    """A slot named like an identifier counts as stated where the reply writes it in words."""
+    assert says_open("The supplier price is not available.", "supplier_price")
+
+
 @pytest.mark.parametrize(
     ("finding", "quote"),
     [

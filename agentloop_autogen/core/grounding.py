@@ -138,8 +138,8 @@ def _quote_holds(slot: Slot, evidence: Sequence[Evidence]) -> bool:
 
 def says_open(text: str, name: str) -> bool:
     """Return whether `text` says of the slot `name` that it stayed open: in one sentence with a word of negation."""
-    wanted = name.casefold()
-    return any(wanted in sentence and _negates(sentence) for sentence in _SENTENCE_END.split(text.casefold()))
+    wanted, said = (part.casefold().replace("_", " ") for part in (name, text))
+    return any(wanted in sentence and _negates(sentence) for sentence in _SENTENCE_END.split(said))
 
 
 def _negates(sentence: str) -> bool:
