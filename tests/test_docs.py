@@ -43,7 +43,7 @@ def test_there_are_examples() -> None:
 def test_examples_of_the_docs_run(page: str, code: str) -> None:
     """Every Python block of the docs runs to its end, its assertions included."""
     logging.getLogger(__name__).debug("running an example of %s", page)
-    run(code)
+    assert run(code) == ""
 
 
 def test_the_quick_start_answers() -> None:

@@ -69,10 +69,15 @@ def test_nonsense_counts_as_no_tokens(count: object) -> None:
 async def test_closing_a_generator_from_another_context_is_harmless() -> None:
     """A stream that meters across a yield may be closed by whoever holds it."""
 
+    meters: list[UsageMeter] = []
+
     async def stream() -> AsyncGenerator[None]:
-        with collect_usage():
+        with collect_usage() as meter:
+            meters.append(meter)
             yield
 
     generator = stream()
     await asyncio.create_task(cast("Any", generator.__anext__()))
     await asyncio.create_task(cast("Any", generator.aclose()))
+    record_usage(tokens(5))
+    assert [meter.calls for meter in meters] == [0], "nothing is metered once the stream is closed"

@@ -360,8 +360,8 @@ def test_a_verdict_inside_a_string_of_another_object_is_none() -> None:
 @settings(deadline=None)
 @given(st.text(alphabet="{}[]\":,'\\ntrue0.answer_completeneed_tool<think>/`", max_size=200))
 def test_no_text_breaks_the_reader(text: str) -> None:
-    """Any text is read or refused, never an exception."""
-    parse_verdict(text, thought=text, echoes=[text], draft=text)
+    """Any text is read or refused, never an exception, and a text that is its own echo is never a verdict."""
+    assert parse_verdict(text, thought=text, echoes=[text], draft=text).verdict is None
 
 
 @pytest.mark.timeout(10)
