@@ -1,4 +1,4 @@
-"""Mechanical checks of what a verifier or an answer claims against the evidence (section 10, item 2)."""
+"""Mechanical checks of what a verifier or an answer claims against the evidence."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _compatible(text: str) -> str:
 
 
 def normalise_arguments(arguments: str) -> str:
-    """Return tool-call arguments in one canonical spelling (section 4: keys sorted, compact, raw Unicode).
+    """Return tool-call arguments in one canonical spelling: keys sorted, compact, raw Unicode.
 
     Args:
         arguments: The arguments as the model wrote them; what is no JSON is taken as plain text.

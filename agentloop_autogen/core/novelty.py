@@ -1,4 +1,4 @@
-"""Whether a result brings anything that no earlier result brought (section 10, item 3).
+"""Whether a result brings anything that no earlier result brought.
 
 New means a new salient token (number, name, identifier, content word) or a new row of known ones; times, ids, durations
 and addresses never count, nor what merely echoes the call. Work per result is bounded by `VIEW_CHARS`.

@@ -1,4 +1,4 @@
-"""Signs of a loop beyond neighbouring rounds (section 10, item 4): cycles, error streaks, monologues, repeats.
+"""Signs of a loop beyond neighbouring rounds: cycles, error streaks, monologues, repeats.
 
 One tracker per run; it looks at a window of the last rounds, so its work does not grow with the run.
 """

@@ -1,4 +1,4 @@
-"""What a verdict amounts to once its slots were checked: flags that contradict the slots give way (section 10, 1-2)."""
+"""What a verdict amounts to once its slots were checked: flags that contradict the slots give way."""
 
 from __future__ import annotations
 
