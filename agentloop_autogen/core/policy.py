@@ -1,4 +1,4 @@
-"""The control policy: ordered tables of branches, the first that applies decides (eq. 7 of the paper, and the two strikes)."""
+"""The control policy: ordered tables of branches, the first that applies decides (eq. 7, and two strikes before it)."""
 
 from __future__ import annotations
 
