@@ -299,3 +299,11 @@ def test_arguments_that_are_no_object_are_shown_as_they_are() -> None:
     log.feed(request(("1", "count", '"20"')))
     (shown,) = log.feed(ControlEvent(source="a", decision=decision()))
     assert shown.calls == (CallView(name="count", arguments='"20"'),)
+
+
+def test_an_answer_nobody_checked_is_not_called_supported() -> None:
+    """Without slot control the reply is the model's own text, and the summary says that nobody checked it."""
+    decision = Decision(round=1, action=ControlAction.TERMINATE_ITERATION, branch=ControlBranch.MODEL_TEXT_BREAK)
+    outcome = LoopOutcome(stop_reason=StopReason.ANSWERED, decisions=(decision,))
+    assert "nobody checked" in ending_words(outcome)
+    assert "supported" in ending_words(LoopOutcome(stop_reason=StopReason.ANSWERED))

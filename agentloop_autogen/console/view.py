@@ -12,6 +12,7 @@ from agentloop_autogen.console.checks import Check
 from agentloop_autogen.console.text import clean, one_line
 from agentloop_autogen.core.records import (
     ControlAction,
+    ControlBranch,
     Decision,
     LoopOutcome,
     Slot,
@@ -329,7 +330,8 @@ def ending_words(outcome: LoopOutcome) -> str:
     Returns:
         One phrase, with the error where there is one.
     """
-    words = _reason_words(outcome.stop_reason)
+    unchecked = outcome.decisions and outcome.decisions[-1].branch is ControlBranch.MODEL_TEXT_BREAK
+    words = "the model's own text, which nobody checked" if unchecked else _reason_words(outcome.stop_reason)
     return f"{words} ({outcome.error})" if outcome.error else words
 
 
