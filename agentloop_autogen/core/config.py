@@ -25,12 +25,17 @@ _Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 _Seconds = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 
 
+def _as_policy(value: Policy | PolicyName) -> Policy:
+    # Not the enum itself: from Python 3.12 on its signature is not that of a validator.
+    return Policy(value)
+
+
 class LoopConfig(BaseModel):
     """How the loop of one agent is controlled. Keyword-only, immutable, JSON-serialisable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    policy: Annotated[Policy | PolicyName, AfterValidator(Policy)] = Policy.EXTENDED
+    policy: Annotated[Policy | PolicyName, AfterValidator(_as_policy)] = Policy.EXTENDED
     """`extended`: the paper's table and the additions below. `paper`: the table. `off`: the first text is the reply."""
     slot_control: bool = True
     """False: the paper's "w/o Slot" ablation; budgets and the model's own text end the loop, no verifier is asked."""
