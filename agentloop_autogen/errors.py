@@ -5,6 +5,7 @@
     AgentLoopError
     ├── UsageError            the caller asked for something that cannot be done (exit status 2)
     │   ├── ScenarioError     a scenario file cannot be read or does not fit its schema
+    │   ├── TraceError        traces cannot be read, or hold nothing to work on
     │   └── MissingExtraError an optional dependency is not installed
     └── ModelError            a model or its server could not do its part (exit status 1)
         ├── WeightsError      no weights were found, or they are not the ones expected
@@ -21,6 +22,7 @@ __all__ = [
     "MissingExtraError",
     "ModelError",
     "ScenarioError",
+    "TraceError",
     "UsageError",
     "WeightsError",
 ]
@@ -36,6 +38,10 @@ class UsageError(AgentLoopError):
 
 class ScenarioError(UsageError):
     """A scenario file cannot be read or does not fit its schema."""
+
+
+class TraceError(UsageError):
+    """Traces cannot be read, or hold nothing to work on."""
 
 
 class MissingExtraError(UsageError):
