@@ -34,6 +34,7 @@ from agentloop_autogen.agent.bounded import EventChannel
 from agentloop_autogen.agent.clock import RunClock
 from agentloop_autogen.agent.request import read_request
 from agentloop_autogen.agent.run import AgentParts, Run
+from agentloop_autogen.agent.teammates import read_handed_over
 from agentloop_autogen.core.config import LoopConfig
 from agentloop_autogen.core.normalise import bounded_text
 from agentloop_autogen.core.records import LoopOutcome
@@ -233,6 +234,7 @@ class AgentLoopAssistantAgent(AssistantAgent):
         run = Run(
             parts=self._parts(inner),
             about=read_request(messages, await self._model_context.get_messages()),
+            handed_over=read_handed_over(messages, name=self.name),
             emit_event=channel.send,
             token=token,
             clock=clock,

@@ -38,12 +38,14 @@ from agentloop_autogen.agent.context import Overlay, planning_prompt
 from agentloop_autogen.agent.model_call import ModelCall, characters_of
 from agentloop_autogen.agent.reply import failed, handed_off, replied
 from agentloop_autogen.agent.request import RunRequest
+from agentloop_autogen.agent.teammates import HandedOver
 from agentloop_autogen.agent.tool_round import execute_tools, round_of
 from agentloop_autogen.agent.tools import ToolRunner, ToolsUnavailable
 from agentloop_autogen.agent.verification import verdict_on
 from agentloop_autogen.core.budget import Budget, Limit, Role
 from agentloop_autogen.core.config import LoopConfig, Policy
 from agentloop_autogen.core.controller import LoopController
+from agentloop_autogen.core.reconcile import is_unwritten
 from agentloop_autogen.core.records import (
     ControlAction,
     ControlBranch,
@@ -121,6 +123,7 @@ class Run:
 
     parts: AgentParts
     about: RunRequest
+    handed_over: HandedOver
     emit_event: Emit
     token: CancellationToken
     clock: RunClock
@@ -150,6 +153,8 @@ class Run:
     async def execute(self) -> Response:
         """Run the loop to its end and return the reply (Algorithm 1; the numbers are its lines)."""
         try:
+            if (decision := await self.answers_first()) is not None:
+                return await replied(self, decision)
             while True:
                 planned = await self.plan()  # 11: the model produces a draft, calls, or both
                 results = await execute_tools(self, planned)  # 12: tools run, evidence is compressed
@@ -250,6 +255,26 @@ class Run:
         if isinstance(verdict, UnavailableVerdict) and self.search_s() <= 0:
             raise _SearchOver
         return verdict
+
+    async def answers_first(self) -> Decision | None:
+        """Return the decision to write the answer at once, where teammates have found all of it; None to plan."""
+        given = self.handed_over
+        self.controller.inform(given.evidence)
+        config = self.parts.config
+        if config.policy is not Policy.EXTENDED or not config.slot_control or not self.budget.answer_calls_left():
+            return None
+        settled = given.verdict is not None and is_unwritten(given.verdict)
+        if settled and given.verdict is not None:
+            verdict = given.verdict
+        elif given.results:
+            await self.clock.running()
+            verdict = await verdict_on(self)
+        else:
+            return None
+        decision = self.controller.decide_first(verdict, settled=settled)
+        if decision is not None:
+            await self.announce(decision)
+        return decision
 
     async def decide(self, verdict: Verdict | None, planned: Planned) -> Decision:
         """Return the decision on the round, after the budgets had their say."""

@@ -114,6 +114,29 @@ class LoopController:
         self._signals = Signals(stability, new_evidence, detector, strike, self._fruitless)
         return self._signals
 
+    def inform(self, results: Sequence[ToolResult]) -> None:
+        """Take in results that were there before the first round: evidence, and nothing new when it comes again."""
+        for result in results:
+            self._evidence.add(result)
+            self._novelty.observe(result)
+        self._evidence_since_verdict = self._evidence_since_verdict or bool(results)
+
+    def decide_first(self, verdict: Verdict, *, settled: bool = False) -> Decision | None:
+        """Return the decision to write the answer before anything is planned; None where planning comes first.
+
+        Args:
+            verdict: What was said of the evidence that was there before the first round.
+            settled: Whether another loop has ended with this verdict.
+        """
+        accepted = verdict if settled else self._accept(verdict)
+        if isinstance(accepted, UnavailableVerdict):
+            return None
+        self._verdict, self._verified_draft, self._evidence_since_verdict = accepted, "", False
+        rule = select(PAPER_TABLE, Situation(verdict=accepted, stable=False, config=self._config))
+        if rule.action is not ControlAction.ANSWER_SYNTHESIS:
+            return None
+        return self._record(rule.action, rule.branch, rule.reason, verified=not settled)
+
     def shortened(self, result: ToolResult, limit: int) -> str:
         """Return the content of a result in about `limit` characters: head, tail, and what was asked for."""
         return self._evidence.shortened(result, limit)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 
+from agentloop_autogen.conversation import is_user
 from agentloop_autogen.core.reconcile import is_unwritten
 from agentloop_autogen.errors import UsageError
 from agentloop_autogen.metadata import carried_verdict
 from agentloop_autogen.termination.condition import AgentLoopTermination
-from agentloop_autogen.termination.turns import Guard
 
 __all__ = ["synthesiser_selector"]
 
@@ -54,4 +54,4 @@ def _awaited(termination: AgentLoopTermination | None) -> bool:
 
 def _is_left_unwritten(message: BaseChatMessage) -> bool:
     verdict = carried_verdict(message.metadata)
-    return verdict is not None and is_unwritten(verdict) and not Guard(None).is_user(message.source)
+    return verdict is not None and is_unwritten(verdict) and not is_user(message.source)

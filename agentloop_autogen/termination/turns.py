@@ -7,7 +7,6 @@ between the request of a call and its execution, and nothing in there counts.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,6 +25,7 @@ from autogen_core import FunctionCall
 from autogen_core.models import FunctionExecutionResult
 
 from agentloop_autogen.agent.calls import is_call_markup
+from agentloop_autogen.conversation import is_user, tool_results
 from agentloop_autogen.core.normalise import bounded_text, without_thinking
 from agentloop_autogen.core.reconcile import as_written
 from agentloop_autogen.core.records import ControlAction, Decision, RequestUsage, UnavailableVerdict, Verdict
@@ -37,7 +37,6 @@ __all__ = ["MAX_TEXT_CHARS", "Guard", "Turn", "read_task", "read_turn"]
 
 MAX_TEXT_CHARS: Final = 8_000
 """Characters of a request, and of a draft, that are looked at."""
-_USER: Final = re.compile(r"(the_?)?(user|human)(_?(proxy|input))?(_?agent)?_?\d*", re.IGNORECASE)
 _HANDOFF_TOOL: Final = "transfer_to_"
 _CODE: Final = "code"
 
@@ -61,11 +60,11 @@ class Guard:
 
     def counts(self, source: str) -> bool:
         """Return whether what `source` says and finds counts."""
-        return self.names(source) if self._sources is not None else not _USER.fullmatch(source)
+        return self.names(source) if self._sources is not None else not is_user(source)
 
     def is_user(self, source: str) -> bool:
         """Return whether `source` is a person who may add to the request."""
-        return not self.names(source) and _USER.fullmatch(source) is not None
+        return not self.names(source) and is_user(source)
 
 
 @dataclass(frozen=True)
@@ -194,10 +193,7 @@ class _Reader:
 
     def _round(self, calls: Sequence[FunctionCall], results: Sequence[FunctionExecutionResult]) -> None:
         self._rounds += 1
-        self._results += [
-            ToolResult(ToolCall(result.name, arguments), result.content, is_error=bool(result.is_error))
-            for result, arguments in zip(results, _arguments(calls, results), strict=True)
-        ]
+        self._results += tool_results(calls, results)
 
     def turn(self) -> Turn:
         """Return what was read."""
@@ -228,13 +224,6 @@ class _Reader:
             return carried
         wrote = decision.action is ControlAction.ANSWER_SYNTHESIS and draft and decision.verdict is not None
         return as_written(decision.verdict) if wrote and decision.verdict is not None else decision.verdict
-
-
-def _arguments(calls: Sequence[FunctionCall], results: Sequence[FunctionExecutionResult]) -> list[str]:
-    """Return the arguments each result was for: by place where the names agree, else by the first call of its name."""
-    if [call.name for call in calls] == [result.name for result in results]:
-        return [call.arguments for call in calls]
-    return [next((call.arguments for call in calls if call.name == result.name), "") for result in results]
 
 
 def _hands_over(result: ToolResult, last: BaseChatMessage | None) -> bool:
