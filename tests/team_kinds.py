@@ -129,7 +129,7 @@ def pair_of(
         case "round robin":
             return RoundRobinGroupChat([gatherer, writer], termination_condition=term)
         case "selector":
-            return SelectorGroupChat(agents, models(["gatherer", "writer"]), termination_condition=term)
+            return SelectorGroupChat([gatherer, writer], models(["gatherer", "writer"]), termination_condition=term)
         case "swarm":
             return Swarm(agents, termination_condition=term)
         case "graph":

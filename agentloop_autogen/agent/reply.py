@@ -25,6 +25,7 @@ from agentloop_autogen.core.records import (
     UnavailableVerdict,
     Verdict,
 )
+from agentloop_autogen.instrumentation import Scope, record_ending
 from agentloop_autogen.metadata import ending_metadata, verdict_metadata
 
 if TYPE_CHECKING:
@@ -180,7 +181,18 @@ def _finished(
         )
     )
     message.metadata.update(verdict_metadata(_verdict_on_reply(decision, answered=bool(text) and not fallback)))
-    run.outcome = _outcome(run, decision, text=text, fallback=fallback, error=error)
+    run.outcome = outcome = _outcome(run, decision, text=text, fallback=fallback, error=error)
+    record_ending(
+        outcome.stop_reason,
+        decision.branch.value,
+        source=run.parts.name,
+        scope=Scope.AGENT,
+        depth=outcome.rounds,
+        tokens=sum(usage.total for usage in outcome.usage.values()),
+        unresolved=len(outcome.unresolved),
+        tool_calls=outcome.tool_calls,
+        elapsed_s=outcome.elapsed_s,
+    )
     return Response(chat_message=message, inner_messages=run.inner_messages)
 
 

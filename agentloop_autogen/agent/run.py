@@ -56,6 +56,7 @@ from agentloop_autogen.core.records import (
     Verdict,
 )
 from agentloop_autogen.faults import describe_error
+from agentloop_autogen.instrumentation import Scope, record_decision
 from agentloop_autogen.messages import ControlEvent
 from agentloop_autogen.verify.base import SlotVerifier
 
@@ -293,7 +294,14 @@ class Run:
         return decision
 
     async def announce(self, decision: Decision) -> None:
-        """Put the decision into the stream where that was asked for."""
+        """Tell whoever watches of the decision, and put it into the stream where that was asked for."""
+        record_decision(
+            decision,
+            source=self.parts.name,
+            scope=Scope.AGENT,
+            depth=self.budget.rounds,
+            tokens=sum(usage.total for usage in self.budget.usage.values()),
+        )
         if self.parts.config.emit_control_events:
             await self.emit(ControlEvent(source=self.parts.name, decision=decision, usage=self.usage_by_role()))
 

@@ -20,8 +20,9 @@ from agentloop_autogen.core.normalise import bounded_text
 from agentloop_autogen.core.records import ControlAction, ControlBranch, Decision, UnavailableVerdict, Verdict
 from agentloop_autogen.errors import UsageError
 from agentloop_autogen.faults import describe_error
+from agentloop_autogen.instrumentation import Scope, record_decision, record_ending
 from agentloop_autogen.termination.ledger import KeptTurn, Ledger
-from agentloop_autogen.termination.stopping import Spent, Stop, spent_limit, stop_for, undecided
+from agentloop_autogen.termination.stopping import SOURCE, Spent, Stop, spent_limit, stop_for, undecided
 from agentloop_autogen.termination.turns import MAX_TEXT_CHARS, Guard, Turn, read_task, read_turn
 from agentloop_autogen.verify.asking import ask
 from agentloop_autogen.verify.base import SlotVerifier
@@ -156,6 +157,17 @@ class AgentLoopTermination(TerminationCondition, Component[AgentLoopTerminationC
         if stop is None:
             return None
         self._terminated = True
+        record_ending(
+            stop.reason,
+            stop.branch.value,
+            source=SOURCE,
+            scope=Scope.TEAM,
+            depth=self._spent.turns,
+            tokens=self._spent.all_tokens,
+            unresolved=len(stop.unresolved),
+            tool_calls=self._spent.tool_calls,
+            elapsed_s=self._spent.elapsed_s,
+        )
         return stop.message(self._spent)
 
     async def _take(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> Stop | None:
@@ -201,6 +213,9 @@ class AgentLoopTermination(TerminationCondition, Component[AgentLoopTerminationC
         self._ledger.observe(turn.draft, () if alone and turn.draft else turn.results)
         verdict, settled = await self._verdict_on(turn)
         decision = self._ledger.decide(verdict, settled=settled)
+        record_decision(
+            decision, source=SOURCE, scope=Scope.TEAM, depth=self._spent.turns, tokens=self._spent.all_tokens
+        )
         return stop_for(decision, self._loop, draft=turn.draft) or self._over_budget()
 
     async def _verdict_on(self, turn: Turn) -> tuple[Verdict | None, bool]:

@@ -24,7 +24,7 @@ from agentloop_autogen.core.records import (
 )
 from agentloop_autogen.metadata import ending_metadata, verdict_metadata
 
-__all__ = ["Spent", "Stop", "spent_limit", "stop_for", "undecided"]
+__all__ = ["SOURCE", "Spent", "Stop", "spent_limit", "stop_for", "undecided"]
 
 SOURCE: Final = "AgentLoopTermination"
 _AFTER_NUDGE: Final = 2
@@ -43,6 +43,11 @@ class Spent(BaseModel):
     """Of the condition's own verifier."""
     elapsed_s: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     """Seconds, without the time a user took to answer."""
+
+    @property
+    def all_tokens(self) -> int:
+        """Tokens of the conversation and of the condition's own verifier."""
+        return self.tokens.total + self.verifier_tokens.total
 
 
 @dataclass(frozen=True)
