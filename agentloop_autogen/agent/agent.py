@@ -40,6 +40,7 @@ from agentloop_autogen.core.normalise import bounded_text
 from agentloop_autogen.core.records import LoopOutcome
 from agentloop_autogen.verify.base import SlotVerifier
 from agentloop_autogen.verify.model_verifier import ModelSlotVerifier
+from agentloop_autogen.verify.saving import dumped_verifier
 from agentloop_autogen.waiting import GRACE_S, stop_task
 
 __all__ = ["AgentLoopAgentState", "AgentLoopAssistantAgent", "AgentLoopAssistantAgentConfig"]
@@ -321,7 +322,7 @@ class AgentLoopAssistantAgent(AssistantAgent):
         base.update(
             reflect_on_tool_use=self._reflects,
             max_tool_iterations=None,
-            verifier=None if self._given_verifier is None else self._given_verifier.dump_component(),
+            verifier=dumped_verifier(self._given_verifier, owner=f"agent {self.name!r}"),
             loop=self._loop,
         )
         return AgentLoopAssistantAgentConfig.model_validate(base)

@@ -26,6 +26,7 @@ from agentloop_autogen.termination.stopping import SOURCE, Spent, Stop, spent_li
 from agentloop_autogen.termination.turns import MAX_TEXT_CHARS, Guard, Turn, read_task, read_turn
 from agentloop_autogen.verify.asking import ask
 from agentloop_autogen.verify.base import SlotVerifier
+from agentloop_autogen.verify.saving import dumped_verifier
 from agentloop_autogen.verify.usage import collect_usage
 from agentloop_autogen.waiting import leave_behind
 
@@ -305,7 +306,7 @@ class AgentLoopTermination(TerminationCondition, Component[AgentLoopTerminationC
 
     def _to_config(self) -> AgentLoopTerminationConfig:
         return AgentLoopTerminationConfig(
-            verifier=None if self._verifier is None else self._verifier.dump_component(),
+            verifier=dumped_verifier(self._verifier, owner="AgentLoopTermination"),
             loop=self._loop,
             sources=None if self._sources is None else list(self._sources),
             request=self._given_request,
