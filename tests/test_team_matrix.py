@@ -18,7 +18,7 @@ from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
 from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import TextMessage, ToolCallExecutionEvent
 from autogen_agentchat.teams import BaseGroupChat, DiGraphBuilder, GraphFlow, RoundRobinGroupChat
-from autogen_core import CancellationToken, FunctionCall
+from autogen_core import CancellationToken, FunctionCall, SingleThreadedAgentRuntime
 from autogen_core.models import ChatCompletionClient, CreateResult, ModelInfo, RequestUsage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
@@ -465,6 +465,24 @@ async def test_what_a_person_says_in_the_loop_is_no_answer() -> None:
     spoken = [message.source for message in done.messages if isinstance(message, TextMessage)]
     assert spoken == ["user", "speaker", "user_proxy", "speaker"]
     assert reason(done) == "answered"
+
+
+async def test_a_runtime_of_the_users_own_will_do() -> None:
+    """A team in a runtime that others share stops as one in a runtime of its own."""
+    runtime = SingleThreadedAgentRuntime()
+    runtime.start()
+    term = AgentLoopTermination()
+    team = RoundRobinGroupChat([says("48,210", loop=None)("speaker")], termination_condition=term, runtime=runtime)
+    assert reason(await run(team)) == "answered"
+    assert reason(await run(team, "And now?")) == "answered"
+    await runtime.stop_when_idle()
+
+
+async def test_streaming_changes_nothing_for_the_condition() -> None:
+    """Chunks are in no delta: a team that streams stops after as many turns."""
+    agent = agent_of(ScriptedModel(["48,210"]), name="speaker", model_client_stream=True)
+    done = await run(RoundRobinGroupChat([agent], termination_condition=AgentLoopTermination()))
+    assert "after 1 turn:" in (done.stop_reason or "")
 
 
 async def test_nested_rounds_are_not_the_teams() -> None:

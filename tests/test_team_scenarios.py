@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -164,3 +168,30 @@ def test_a_team_scenario_runs_from_the_command_line(capsys: pytest.CaptureFixtur
     assert status == 1
     assert (shown["scenario"], shown["passed"]) == ("team-swarm", False)
     assert shown["outcome"]["stop_reason"] in {"budget", "exhausted", "failed"}
+
+
+def test_ctrl_c_stops_a_team_without_a_traceback() -> None:
+    """One Ctrl-C in a member's turn ends with status 130; AutoGen's log of it stays out of the terminal."""
+    asked = threading.Event()
+
+    def never(_: dict[str, Any]) -> Reply:
+        asked.set()
+        return Reply(hang=True)
+
+    with FakeOpenAI([never] * 9) as server:
+        arguments = ["run", "team-round-robin", "--base-url", server.base_url, "--model", "fake-model"]
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter
+            [sys.executable, "-c", "import sys; from agentloop_autogen.cli import main; sys.exit(main())", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert asked.wait(40)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert out.splitlines()[-1] == "stopped by you after round 0"
+    assert err == ""

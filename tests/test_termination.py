@@ -22,6 +22,8 @@ from autogen_agentchat.messages import (
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeResult
 from autogen_core.models import RequestUsage
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from agentloop_autogen import (
@@ -645,6 +647,71 @@ async def test_memory_and_decisions_stay_bounded_over_a_long_conversation() -> N
     assert len(state["turns"]) <= 128
     assert state["spent"]["turns"] == 400
     assert await feed(term, [said("Next.")] * 9) == ["", "", "", "", "exhausted"]
+
+
+async def test_what_is_saved_of_a_long_conversation_is_all_that_counts() -> None:
+    """Beyond the bound the same turns are forgotten by the condition that goes on and by the one that is loaded."""
+    live = AgentLoopTermination(loop=LoopConfig(max_rounds=10_000, patience=30))
+    await started(live)
+    for number in range(200):
+        await live([*tool_round(f"Row {number * 7}: value{number}"), *said(f"Next {number}.")])
+    loaded = AgentLoopTermination(loop=LoopConfig(max_rounds=10_000, patience=30))
+    await loaded.load_state(json.loads(json.dumps(await live.save_state())))
+    # Some of these rows are remembered, some were forgotten: both must agree on which.
+    turns = [[*tool_round(f"Row {number * 7}: value{number}"), *said("Again.")] for number in range(0, 200, 3)]
+    assert await feed(live, turns) == await feed(loaded, turns)
+    one, other = await live.save_state(), await loaded.save_state()
+    assert one["turns"] == other["turns"]
+
+
+_SOURCES = st.sampled_from(["user", "a", "b", "user_proxy"])
+_TEXTS = st.sampled_from(["", "TERMINATE", "48,210", "\ud800", "x" * 9_000, "</think>", '{"name": "look"}'])
+
+
+def _messages() -> st.SearchStrategy[list[Message]]:
+    def odd(kind: int, source: str, text: str, flag: bool) -> list[Message]:
+        request, execution = tool_round(text, source=source, error=flag)
+        made: list[list[Message]] = [
+            said(text, source=source, tokens=3 if flag else 0, metadata={"agentloop.verdict": text}),
+            [request],
+            [execution],
+            [request, execution],
+            summary(text, source=source),
+            handoff("b", source=source),
+            said(text, source=source, metadata=verdict_metadata(UNWRITTEN if flag else open_verdict())),
+        ]
+        return made[kind]
+
+    piece = st.builds(odd, st.integers(0, 6), _SOURCES, _TEXTS, st.booleans())
+    return st.lists(piece, max_size=5).map(lambda pieces: [message for found in pieces for message in found])
+
+
+@given(deltas=st.lists(_messages(), max_size=12))
+@settings(max_examples=150, deadline=None)
+def test_nothing_a_team_hands_over_makes_it_raise(deltas: list[list[Message]]) -> None:
+    """Whatever order and kind of messages comes, a call returns, and the state it leaves can be saved and loaded."""
+
+    async def run() -> None:
+        term = AgentLoopTermination(ScriptedVerifier([open_verdict()]))
+        for delta in deltas:
+            if await term(delta) is not None:
+                break
+        state = json.loads(json.dumps(await term.save_state()))
+        other = AgentLoopTermination()
+        await other.load_state(state)
+        again = await other.save_state()
+        assert {**again, "spent": 0} == {**state, "spent": 0}
+        assert not faults
+
+    faults: list[str] = []
+    logger = logging.getLogger("agentloop_autogen")
+    handler = logging.Handler()
+    handler.emit = lambda record: faults.append(record.getMessage()) if "could not" in record.msg else None
+    logger.addHandler(handler)
+    try:
+        asyncio.run(run())
+    finally:
+        logger.removeHandler(handler)
 
 
 @pytest.mark.parametrize(
