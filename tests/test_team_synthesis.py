@@ -9,8 +9,16 @@ from typing import Any
 import pytest
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import TaskResult
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    HandoffMessage,
+    TextMessage,
+    ToolCallSummaryMessage,
+)
 from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat, Swarm
+from autogen_core import FunctionCall
+from autogen_core.models import FunctionExecutionResult
 
 from agentloop_autogen import (
     AgentLoopTermination,
@@ -23,6 +31,7 @@ from agentloop_autogen import (
     synthesiser_selector,
 )
 from agentloop_autogen.agent.teammates import read_handed_over
+from agentloop_autogen.conversation import tool_results
 from agentloop_autogen.errors import UsageError
 from agentloop_autogen.metadata import verdict_metadata
 from agentloop_autogen.testing import ScriptedVerifier
@@ -167,6 +176,42 @@ async def test_without_an_answer_call_left_the_turn_plans() -> None:
         task=[*_chat(task()), *_chat(summary(FACT, source="researcher", metadata=verdict_metadata(UNWRITTEN)))]
     )
     assert model.requests[0].tool_names == ["population"]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "Error: no such city"])
+async def test_results_that_say_nothing_are_not_worth_a_verdict(content: str) -> None:
+    """Teammates' empty results and errors cost no question before planning."""
+    verifier = ScriptedVerifier([CLOSED])
+    model = ScriptedModel([ANSWER])
+    agent = agent_of(model, verifier, tools=[population])
+    results = [FunctionExecutionResult(call_id="1", name="look", content=content, is_error=content.startswith("Error"))]
+    calls = [FunctionCall(id="1", name="look", arguments="{}")]
+    message = ToolCallSummaryMessage(content=content, source="researcher", tool_calls=calls, results=results)
+    await agent.run(task=[*_chat(task()), message])
+    assert [asked.draft for asked in verifier.calls] == [ANSWER]
+
+
+async def test_an_agent_that_only_gathers_does_not_write() -> None:
+    """With `reflect_on_tool_use=False` an agent leaves the answer to others, also when it would be its turn."""
+    model = ScriptedModel([LOOK_UP])
+    agent = agent_of(model, [UNWRITTEN], tools=[population], reflect_on_tool_use=False)
+    done = await agent.run(task=[*_chat(task()), *_chat(summary(FACT, source="researcher"))])
+    assert isinstance(done.messages[-1], ToolCallSummaryMessage)
+    assert model.requests[0].tool_names == ["population"]
+
+
+def test_results_find_their_calls_by_name_where_the_order_differs() -> None:
+    """A result that came in another order, or without its call, has the arguments of the first call of its name."""
+    calls = [FunctionCall(id="1", name=name, arguments=f'{{"of": "{name}"}}') for name in ("a", "b")]
+    results = [
+        FunctionExecutionResult(call_id="1", name=name, content=name, is_error=False) for name in ("b", "a", "c")
+    ]
+    paired = tool_results(calls, results)
+    assert [(item.call.name, item.call.arguments) for item in paired] == [
+        ("b", '{"of": "b"}'),
+        ("a", '{"of": "a"}'),
+        ("c", ""),
+    ]
 
 
 async def test_cancelling_the_first_verdict_cancels_the_turn() -> None:

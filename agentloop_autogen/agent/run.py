@@ -262,17 +262,16 @@ class Run:
         given = self.handed_over
         self.controller.inform(given.evidence)
         config = self.parts.config
-        if config.policy is not Policy.EXTENDED or not config.slot_control or not self.budget.answer_calls_left():
+        controlled = config.policy is Policy.EXTENDED and config.slot_control
+        if not controlled or self.parts.summarises or not self.budget.answer_calls_left():
             return None
-        settled = given.verdict is not None and is_unwritten(given.verdict)
-        if settled and given.verdict is not None:
-            verdict = given.verdict
-        elif given.results:
+        if given.verdict is not None and is_unwritten(given.verdict):
+            decision = self.controller.decide_first(given.verdict, settled=True)
+        elif given.worth_judging:
             await self.clock.running()
-            verdict = await verdict_on(self)
+            decision = self.controller.decide_first(await verdict_on(self))
         else:
             return None
-        decision = self.controller.decide_first(verdict, settled=settled)
         if decision is not None:
             await self.announce(decision)
         return decision

@@ -15,6 +15,7 @@ from autogen_core import FunctionCall
 from autogen_core.models import AssistantMessage, FunctionExecutionResultMessage
 
 from agentloop_autogen.conversation import is_user, tool_results
+from agentloop_autogen.core.normalise import is_empty_result
 from agentloop_autogen.core.records import Verdict
 from agentloop_autogen.core.rounds import ToolCall, ToolResult
 from agentloop_autogen.metadata import carried_verdict
@@ -32,6 +33,11 @@ class HandedOver:
     """Answers whose agents verified them, each as if a tool of the agent's name had returned it."""
     verdict: Verdict | None = None
     """What the last message, if an agent's, says of where the request stands."""
+
+    @property
+    def worth_judging(self) -> bool:
+        """Whether there is a tool result that could answer anything: errors and empty results cannot."""
+        return any(not result.is_error and not is_empty_result(result.content) for result in self.results)
 
     @property
     def evidence(self) -> tuple[ToolResult, ...]:
