@@ -18,8 +18,8 @@ LONGEST_CYCLE: Final = 5
 CYCLE_REPEATS: Final = 2
 """A cycle of two to five rounds counts when it has run through twice; one round repeated, when it came three times."""
 SINGLE_REPEATS: Final = 3
-ERROR_STREAK: Final = 4
-"""Rounds in a row with the same kind of error for other arguments each time; fewer are an honest search."""
+ERROR_STREAK: Final = 2
+"""Rounds in a row with the same kind of error, whatever the arguments; chosen with `bench/choose_defaults.py`."""
 MAX_IDENTICAL_CALLS: Final = 3
 """Identical calls of one round beyond this are a pattern."""
 
