@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agentloop_autogen import ControlAction, ControlBranch, Decision, LoopConfig, Slot, SlotState, Verdict
 from agentloop_autogen.diagnostics import Trace, TraceRound, summarize
 from agentloop_autogen.diagnostics.report import GroupRow, Metric, ReportData
@@ -9,8 +11,8 @@ from agentloop_autogen.diagnostics.report.collect import collect_report
 
 from .trace_samples import PARIS, scored, text_round, tool_round, trace_of
 
-LATE = scored(*[0.0] * 6, 1.0, contents=["alpha 1"] * 6 + ["beta 2"])
-KEPT = scored(*[1.0] * 8, contents=["alpha 1"] * 8)
+LATE = replace(scored(*[0.0] * 6, 1.0, contents=["alpha 1"] * 6 + ["beta 2"]), final="beta")
+KEPT = replace(scored(*[1.0] * 8, contents=["alpha 1"] * 8), final="alpha")
 
 
 def metric(group: GroupRow, name: str) -> Metric:
@@ -137,6 +139,23 @@ def test_what_was_skipped_of_the_input_is_noted() -> None:
     """The reader of the page learns that it is not about everything."""
     data = collect_report([KEPT], settings={}, skipped=lambda: "3 lines could not be read")
     assert data.notes == ("3 lines could not be read",)
+
+
+def test_the_reader_is_told_where_the_log_and_not_the_agent_is_at_fault() -> None:
+    """A group without any recorded answer, and calls recorded without content, are named."""
+    bare = trace_of(tool_round("", arguments="{}"), tool_round("", arguments="{}"), model="a")
+    notes = collected(bare, KEPT).notes
+    assert notes == (
+        "s · a: no answer is recorded, so its GCR of 0 says nothing of the agent.",
+        "s · a: 1 requests are recorded with calls without arguments and results; figures that compare rounds say "
+        "nothing of them.",
+    )
+
+
+def test_redundant_rounds_cut_are_a_share() -> None:
+    """Seven of eight rounds come after the best reward, and two of them are saved."""
+    (group,) = collected(KEPT).groups
+    assert metric(group, "redundant_step_reduction").value == 2 / 7
 
 
 def test_nothing_gives_an_empty_report() -> None:

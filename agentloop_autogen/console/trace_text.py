@@ -25,6 +25,7 @@ _RATIOS: Final = {
     "lgts": "calls in them (LGTS)",
     "gcr": "ended in answer (GCR)",
     "repetition": "answer repeats",
+    "without_content": "calls without content",
     "duplicate_calls": "calls made before",
     "error_results": "results are errors",
     "idle_rounds": "rounds with no news",
@@ -56,7 +57,13 @@ _MEANS: Final = {
     "first_token_mean_s": ("s to first token", "{:.2f}"),
     "verifier_mean_s": ("s in verifier", "{:.3f}"),
 }
-_ZERO_SAYS_NOTHING: Final = frozenset({"repetition", "cycles", "error_streaks", "monologues", "failure_share"})
+_ZERO_SAYS_NOTHING: Final = frozenset(
+    {"repetition", "without_content", "cycles", "error_streaks", "monologues", "failure_share"}
+)
+_REMARKS: Final = {
+    "without_content": "figures that compare rounds say nothing of these",
+    "gcr": "no answer is recorded",
+}
 
 
 def summary_lines(row: SummaryRow) -> list[str]:
@@ -72,7 +79,8 @@ def summary_lines(row: SummaryRow) -> list[str]:
     for name, words in _RATIOS.items():
         metric = row.metrics[name]
         if metric.value is not None and not (name in _ZERO_SAYS_NOTHING and not metric.count):
-            lines.append(_ratio(words, metric))
+            remarked = name == "without_content" or (name == "gcr" and not metric.count)
+            lines.append(_ratio(words, metric) + (f"  {_REMARKS[name]}" if remarked else ""))
     for name, (words, form) in _MEANS.items():
         metric = row.metrics[name]
         if metric.value is not None:

@@ -77,6 +77,8 @@ class Measures:
     correct: bool | None
     inter_repeat: bool
     intra_repeat: bool
+    without_content: bool
+    """It calls tools, and the log holds neither arguments nor results, so that its rounds cannot be told apart."""
     returned: bool
     """The run ended well, with an answer, and with no call waiting (the terms of eq. 13)."""
     recorded_checks: int | None
@@ -130,6 +132,7 @@ def measure(trace: Trace) -> Measures:
         correct=trace.correct,
         inter_repeat=answers_repeat(trace),
         intra_repeat=answer_repeats_itself(trace.answer),
+        without_content=_is_without_content(trace),
         returned=trace.completed and bool(trace.answer.strip()) and not trace.has_pending_call,
         recorded_checks=len(checks) if decisions else None,
         recorded_stops=_stops(checks) if decisions else None,
@@ -240,6 +243,12 @@ def _verifier_s(trace: Trace) -> float | None:
         return trace.verifier_s
     # An outcome that counts verifier calls but no time for them is from before the time was kept.
     return None if trace.outcome.verifier_calls and not trace.outcome.verifier_s else trace.outcome.verifier_s
+
+
+def _is_without_content(trace: Trace) -> bool:
+    said = (result.content for round_ in trace.rounds for result in round_.results)
+    asked = (call.arguments.strip("{} ") for round_ in trace.rounds for call in round_.calls)
+    return trace.tool_calls > 0 and not any(asked) and not any(said)
 
 
 def _model_calls(trace: Trace) -> int:

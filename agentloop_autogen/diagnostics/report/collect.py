@@ -135,6 +135,7 @@ class _Collected:
         measures = pl.concat(self.measures)
         savings = sum_up(self.saved, by=GROUPS)
         groups = tuple(_group(row, saved) for row, saved in zip(aggregate(measures, by=GROUPS), savings, strict=True))
+        notes = (*notes, *_remarks(groups))
         shown = tuple(timeline_of(*kept) for kept in (*self._shared, *self._notable))
         left_out = self.seen - len(shown)
         more = (f"{len(shown)} of {self.seen:,} requests can be looked at round by round.",) if left_out else ()
@@ -192,7 +193,11 @@ def loop_words(loop: LoopConfig) -> str:
     """Return a setting in words: its policy, and what differs from the defaults."""
     changed = loop.model_dump(mode="json", exclude_defaults=True)
     policy = changed.pop("policy", LoopConfig().model_dump(mode="json")["policy"])
-    return ", ".join([f"policy {policy}", *(f"{name}={value}" for name, value in changed.items())])
+    return ", ".join(
+        [f"policy {policy}", *(f"{name}={value}" for name, value in changed.items())]
+        if changed
+        else [f"policy {policy}, otherwise the defaults"]
+    )
 
 
 def _empty(loop: LoopConfig, title: str, notes: Sequence[str]) -> ReportData:
@@ -205,6 +210,7 @@ def _group(row: SummaryRow, saved: Savings) -> GroupRow:
     calls_low, calls_high = saved.calls_saved_interval or (None, None)
     lost_low, lost_high = saved.lost_interval or (None, None)
     reduced = saved.redundant_step_reduction
+    reduced_share = reduced / saved.redundant_rounds if reduced is not None and saved.redundant_rounds else None
     extra = (
         Metric(
             name="calls_saved",
@@ -224,7 +230,7 @@ def _group(row: SummaryRow, saved: Savings) -> GroupRow:
             high=lost_high,
         ),
         _part("unknown", saved.unknown, saved.solved),
-        Metric(name="redundant_step_reduction", value=reduced),
+        Metric(name="redundant_step_reduction", value=reduced_share),
         Metric(name="progress_degradation", value=saved.progress_degradation),
     )
     return GroupRow(
@@ -233,6 +239,20 @@ def _group(row: SummaryRow, saved: Savings) -> GroupRow:
         requests=row.requests,
         metrics=(*row.metrics.values(), *extra),
     )
+
+
+def _remarks(groups: Sequence[GroupRow]) -> list[str]:
+    """Say where a figure says nothing because the log does not."""
+    found: list[str] = []
+    for group in groups:
+        of = {metric.name: metric for metric in group.metrics}
+        name = f"{group.source} · {group.model}"
+        if not of["gcr"].count:
+            found.append(f"{name}: no answer is recorded, so its GCR of 0 says nothing of the agent.")
+        if of["without_content"].count:
+            words = "calls without arguments and results; figures that compare rounds say nothing of them."
+            found.append(f"{name}: {of['without_content'].count:,.0f} requests are recorded with {words}")
+    return found
 
 
 def _part(name: str, count: float, of: float) -> Metric:
@@ -259,31 +279,15 @@ def _distributions(measures: pl.DataFrame, rows: pl.DataFrame) -> tuple[Distribu
     """Count the values of each quantity, rounded to two figures so that there are few of them."""
     import polars as pl
 
-    group = ("source", "model", "solved")
-    tokens = pl.coalesce(pl.col("input_tokens") + pl.col("output_tokens"), pl.col("estimated_tokens"))
-    wide = measures.select(
-        pl.col("source").cast(pl.String),
-        pl.col("model").cast(pl.String),
-        pl.col("correct").alias("solved"),
-        *(pl.col(name).cast(pl.Float64) for name in ("rounds", "tool_calls", "elapsed_s")),
-        tokens.cast(pl.Float64).alias("tokens"),
-    )
-    long = pl.concat(
-        [
-            wide.unpivot(index=group, variable_name="quantity", value_name="value"),
-            rows.select(
-                *group, pl.lit("calls_saved").alias("quantity"), pl.col("calls_saved").cast(pl.Float64).alias("value")
-            ),
-        ],
-        how="diagonal",
-    )
+    key = ("quantity", "source", "model", "solved")
     counted = (
-        long.drop_nulls("value")
+        _quantities(measures, rows)
+        .drop_nulls("value")
         .with_columns(pl.col("value").round_sig_figs(2))
-        .group_by("quantity", *group, "value")
+        .group_by(*key, "value")
         .len("count")
-        .sort("quantity", *group, "value", nulls_last=True)
-        .group_by("quantity", *group, maintain_order=True)
+        .sort(*key, "value", nulls_last=True)
+        .group_by(*key, maintain_order=True)
         .agg("value", "count")
     )
     return tuple(
@@ -297,3 +301,21 @@ def _distributions(measures: pl.DataFrame, rows: pl.DataFrame) -> tuple[Distribu
         )
         for row in counted.to_dicts()
     )
+
+
+def _quantities(measures: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return one line for each trace and quantity."""
+    import polars as pl
+
+    group = ("source", "model", "solved")
+    tokens = pl.coalesce(pl.col("input_tokens") + pl.col("output_tokens"), pl.col("estimated_tokens"))
+    measured = measures.select(
+        pl.col("source").cast(pl.String),
+        pl.col("model").cast(pl.String),
+        pl.col("correct").alias("solved"),
+        *(pl.col(name).cast(pl.Float64) for name in ("rounds", "tool_calls", "elapsed_s")),
+        tokens.cast(pl.Float64).alias("tokens"),
+    )
+    saved = rows.select(*group, pl.col("calls_saved").cast(pl.Float64))
+    tables = (table.unpivot(index=group, variable_name="quantity", value_name="value") for table in (measured, saved))
+    return pl.concat(tables)

@@ -66,6 +66,8 @@ _TABLE: Final[dict[str, tuple[tuple[str, str, Unit, Better, str], ...]]] = {
         ("failure_share", "Mere failure in LGR", _SHARE, _NEITHER, "Low-value requests that are so only because they "
          "failed; near 100 % LGR says little beyond the failure rate."),
         ("lgts", "LGTS", _SHARE, _LOWER, "Low-gain tool-call share: tool calls spent on low-value requests."),
+        ("without_content", "Calls without content", _SHARE, _NEITHER, "Requests whose calls are recorded without "
+         "arguments and results: figures that compare rounds say nothing of them."),
         ("repetition", "Repeated answers", _SHARE, _LOWER, "Requests with neighbouring answers that repeat, or a final "
          "answer that repeats itself."),
         ("duplicate_calls", "Duplicate calls", _SHARE, _LOWER, "Calls that repeat an earlier call of the same request "
