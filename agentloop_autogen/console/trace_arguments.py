@@ -113,9 +113,7 @@ def run_trace_command(args: argparse.Namespace) -> int:
                 return trace_commands.replay_many(args.traces, loop, verdicts=args.verdicts, as_json=args.json)
             return trace_commands.replay_one(args.traces, loop, verdicts=judge, rows=args.rows, as_json=args.json)
         case "report":
-            return trace_commands.report(
-                args.traces,
-                args.output,
+            wanted = trace_commands.ReportWish(
                 form=args.format,
                 title=args.title,
                 loop=trace_commands.loop_of(args.policy, args.set),
@@ -123,6 +121,7 @@ def run_trace_command(args: argparse.Namespace) -> int:
                 requests=args.requests,
                 with_frontier=not args.no_frontier,
             )
+            return trace_commands.report(args.traces, args.output, wanted)
         case _:
             return trace_commands.convert(args.traces, args.output, form=args.form)
 

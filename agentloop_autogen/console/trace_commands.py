@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +20,7 @@ from agentloop_autogen.diagnostics import replay as replay_traces
 from agentloop_autogen.diagnostics.sweep import STANDARD_SWEEP
 from agentloop_autogen.errors import UsageError
 
-__all__ = ["convert", "diagnose", "loop_of", "replay_many", "replay_one", "report"]
+__all__ = ["ReportWish", "convert", "diagnose", "loop_of", "replay_many", "replay_one", "report"]
 
 _DONE = 0
 _Verdicts = Literal["mechanical", "recorded"]
@@ -106,28 +107,29 @@ def replay_many(paths: Sequence[str], loop: LoopConfig, *, verdicts: _Verdicts, 
     return _DONE
 
 
-def report(
-    paths: Sequence[str],
-    output: Path,
-    *,
-    form: str,
-    title: str,
-    loop: LoopConfig,
-    verdicts: _Verdicts,
-    requests: int | None,
-    with_frontier: bool,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class ReportWish:
+    """What a report is to look like."""
+
+    form: str
+    """`html`, `png` or `svg`."""
+    title: str
+    loop: LoopConfig
+    """The setting to replay."""
+    verdicts: _Verdicts
+    requests: int | None
+    """Requests to show round by round; None: the usual number."""
+    with_frontier: bool
+    """Whether other settings are replayed too."""
+
+
+def report(paths: Sequence[str], output: Path, wanted: ReportWish) -> int:
     """Write the report.
 
     Args:
         paths: Where the traces are.
         output: The page, or the folder of figures.
-        form: `html`, `png` or `svg`.
-        title: Heading of the page.
-        loop: The setting to replay.
-        verdicts: `mechanical` or `recorded`.
-        requests: Requests to show round by round; None: the usual number.
-        with_frontier: Whether other settings are replayed too.
+        wanted: What it is to look like.
 
     Returns:
         The exit status.
@@ -135,18 +137,18 @@ def report(
     from agentloop_autogen.diagnostics.report.collect import MOST_TIMELINES, collect_report
     from agentloop_autogen.diagnostics.report.writing import check_output, write_report
 
-    check_output(output, form=form)
+    check_output(output, form=wanted.form)
     with reading(paths) as traces:
         data = collect_report(
             traces,
-            loop,
-            title=title,
-            verdicts=verdicts,
-            settings=None if with_frontier else {},
-            timelines=MOST_TIMELINES if requests is None else requests,
+            wanted.loop,
+            title=wanted.title,
+            verdicts=wanted.verdicts,
+            settings=None if wanted.with_frontier else {},
+            timelines=MOST_TIMELINES if wanted.requests is None else wanted.requests,
             skipped=traces.skipped_words,
         )
-    for path in write_report(data, output, form=form):
+    for path in write_report(data, output, form=wanted.form):
         write_line(f"wrote {path}")
     _write_skipped(traces)
     return _DONE

@@ -110,10 +110,8 @@ def measure(trace: Trace) -> Measures:
     marks = mark_rounds(trace)
     detectors = {mark.detector for mark in marks}
     tokens = round_tokens(trace)
-    decisions = recorded_decisions(trace)
-    checks = [decision for decision in decisions if decision.stable is not None]
+    checks, stops, closed = _control(recorded_decisions(trace))
     usage = _usage(trace)
-    verdict = next((d.verdict for d in reversed(decisions) if d.verdict is not None), None)
     return Measures(
         source=trace.source,
         model=trace.model,
@@ -134,9 +132,9 @@ def measure(trace: Trace) -> Measures:
         intra_repeat=answer_repeats_itself(trace.answer),
         without_content=_is_without_content(trace),
         returned=trace.completed and bool(trace.answer.strip()) and not trace.has_pending_call,
-        recorded_checks=len(checks) if decisions else None,
-        recorded_stops=_stops(checks) if decisions else None,
-        closed=None if verdict is None else verdict.closed,
+        recorded_checks=checks,
+        recorded_stops=stops,
+        closed=closed,
         verdict_label=trace.verdict_label,
         model_calls=_model_calls(trace),
         input_tokens=None if usage is None else usage.prompt_tokens,
@@ -215,8 +213,13 @@ def recorded_decisions(trace: Trace) -> Sequence[Decision]:
     return [round_.decision for round_ in trace.rounds if round_.decision is not None]
 
 
-def _stops(checks: Sequence[Decision]) -> int:
-    return sum(decision.branch is ControlBranch.STOP_REPLANNING for decision in checks)
+def _control(decisions: Sequence[Decision]) -> tuple[int | None, int | None, bool | None]:
+    """Return the gate checks made, those that stopped the loop, and whether the last verdict is closed."""
+    if not decisions:
+        return None, None, None
+    checks = [decision.branch for decision in decisions if decision.stable is not None]
+    verdict = next((decision.verdict for decision in reversed(decisions) if decision.verdict is not None), None)
+    return len(checks), checks.count(ControlBranch.STOP_REPLANNING), None if verdict is None else verdict.closed
 
 
 def answers_repeat(trace: Trace) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -79,16 +79,16 @@ def sweep(
         for label, loop in tried.items():
             sums[label].append(sums_of(one.row for one in replays(batch, loop, verdicts=verdicts)))
     found = [(label, savings) for label, parts in sums.items() if parts for savings in sum_up(parts, by=by)]
-    groups = dict.fromkeys((savings.source, savings.model) for _, savings in found)
-    points: list[SweepPoint] = []
+    return tuple(_points(found, tried))
+
+
+def _points(found: Sequence[tuple[str, Savings]], tried: Mapping[str, LoopConfig]) -> Iterator[SweepPoint]:
+    groups = {(savings.source, savings.model) for _, savings in found}
     for group in sorted(groups, key=lambda names: (names[0] or "", names[1] or "")):
         members = [(label, savings) for label, savings in found if (savings.source, savings.model) == group]
         best = frontier([savings for _, savings in members])
-        points += [
-            SweepPoint(label=label, loop=tried[label], savings=savings, on_frontier=savings in best)
-            for label, savings in members
-        ]
-    return tuple(points)
+        for label, savings in members:
+            yield SweepPoint(label=label, loop=tried[label], savings=savings, on_frontier=savings in best)
 
 
 def frontier(found: Sequence[Savings]) -> list[Savings]:

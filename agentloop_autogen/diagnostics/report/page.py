@@ -60,8 +60,7 @@ def render_html(data: ReportData) -> str:
     environment.filters["visible"] = visible
     names = GroupNames(data)
     scripts = (_libraries(), _own_script())
-    page = environment.from_string(_asset("page.html.j2"))
-    return page.render(
+    return environment.from_string(_asset("page.html.j2")).render(
         data=data,
         names=names,
         groups=[_group(row, names) for row in data.groups],
