@@ -11,7 +11,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
-from agentloop_autogen.console.options import ModelOptions, ModelPlace, RunSettings
+from agentloop_autogen.console.model_arguments import add_model_arguments, model_options, names_a_model
+from agentloop_autogen.console.options import RunSettings
+from agentloop_autogen.console.trace_arguments import TRACE_COMMANDS, add_trace_commands, run_trace_command
 from agentloop_autogen.core.config import Policy
 from agentloop_autogen.errors import AgentLoopError, MissingExtraError, UsageError
 
@@ -29,6 +31,9 @@ _EXAMPLES = """examples:
   agentloop run polling --recorded
   agentloop run polling --local
   agentloop run my-scenario.yaml --json --base-url http://127.0.0.1:8000/v1 --model NAME
+  agentloop diagnose logs/
+  agentloop replay logs/ --set patience=2
+  agentloop report logs/ -o report.html
 """
 
 
@@ -66,6 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(args: argparse.Namespace) -> int:
+    if args.command in TRACE_COMMANDS:
+        return run_trace_command(args)
     try:
         from agentloop_autogen.console import commands
     except ModuleNotFoundError as error:
@@ -79,14 +86,7 @@ def _dispatch(args: argparse.Namespace) -> int:
         return commands.list_scenarios(as_json=args.json)
     return commands.run_scenario_command(
         args.scenario,
-        options=ModelOptions(
-            place=_place(args),
-            base_url=args.base_url or "",
-            model=args.model or "",
-            api_key_env=args.api_key_env,
-            weights=args.weights,
-            record=args.record,
-        ),
+        options=model_options(args, purpose="runs it: --base-url URL --model NAME, --local, or --recorded"),
         settings=RunSettings(policy=args.policy, timeout_s=args.timeout),
         as_json=args.json,
     )
@@ -95,7 +95,7 @@ def _dispatch(args: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="agentloop",
-        description="Run an AutoGen agent under loop control and watch each decision.",
+        description="Run an AutoGen agent under loop control and watch each decision; see what recorded runs wasted.",
         epilog=_EXAMPLES,
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=20),
     )
@@ -105,19 +105,14 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands.add_parser("run", help=run, description=f"{run[0].upper()}{run[1:]}."))
     serve = "serve the local model as an OpenAI API"
     _add_serve_local(commands.add_parser("serve-local", help=serve, description=f"{serve[0].upper()}{serve[1:]}."))
+    add_trace_commands(commands.add_parser)
     return parser
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenario", nargs="?", metavar="SCENARIO", help="a shipped scenario's name or a .yaml file")
     parser.add_argument("--list", action="store_true", help="list the shipped scenarios")
-    model = parser.add_argument_group("the model: one of --base-url with --model, --local, --recorded")
-    model.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible server, such as vLLM")
-    model.add_argument("--model", metavar="NAME", help="the model's name on that server")
-    model.add_argument("--api-key-env", metavar="VAR", help="environment variable that holds the server's key")
-    model.add_argument("--local", action="store_true", help="a 1.5B model in this process")
-    model.add_argument("--weights", metavar="PATH", type=Path, help="the local model's .gguf file")
-    model.add_argument("--recorded", action="store_true", help="replies recorded earlier; no model, about a second")
+    add_model_arguments(parser, recordable=True)
     loop = parser.add_argument_group("the loop")
     loop.add_argument("--policy", type=_policy, metavar="NAME", help="extended, paper or off (default: the scenario's)")
     loop.add_argument("--timeout", type=_seconds, metavar="S", help="seconds of the whole run")
@@ -132,32 +127,8 @@ def _add_serve_local(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weights", metavar="PATH", type=Path, help="the model's .gguf file")
 
 
-def _place(args: argparse.Namespace) -> ModelPlace:
-    """Name the one place the model comes from, or say what is wrong with the combination given."""
-    places = [("--base-url", args.base_url is not None), ("--local", args.local), ("--recorded", args.recorded)]
-    given = [name for name, there in places if there]
-    if not given:
-        raise UsageError("say which model runs it: --base-url URL --model NAME, --local, or --recorded")
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} exclude each other: give one of them")
-    for option, value, needs in (
-        ("--model", args.model, "--base-url"),
-        ("--api-key-env", args.api_key_env, "--base-url"),
-        ("--weights", args.weights, "--local"),
-    ):
-        if value is not None and given != [needs]:
-            raise UsageError(f"{option} goes with {needs}: add {needs} or leave {option} out")
-    if given == ["--base-url"] and args.model is None:
-        raise UsageError("--base-url needs --model NAME, the model's name on that server")
-    if given == ["--recorded"] and args.record is not None:
-        raise UsageError("--record needs a model to record: leave --recorded out")
-    by_option = {"--base-url": ModelPlace.SERVER, "--local": ModelPlace.LOCAL, "--recorded": ModelPlace.RECORDED}
-    return by_option[given[0]]
-
-
 def _refuse_extras(args: argparse.Namespace) -> None:
-    model = (args.base_url, args.model, args.api_key_env, args.weights, args.policy, args.timeout, args.record)
-    if any(value is not None for value in model) or args.local or args.recorded:
+    if names_a_model(args) or args.policy is not None or args.timeout is not None:
         raise UsageError("which scenario? Name one before the options; `agentloop run --list` shows them")
 
 

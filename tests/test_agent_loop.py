@@ -151,7 +151,7 @@ async def test_the_same_error_under_different_arguments_ends_the_search() -> Non
     done = await agent.run(task="read the file")
     outcome = outcome_of(agent)
     assert outcome.stop_reason is StopReason.EXHAUSTED
-    assert outcome.rounds <= 7
+    assert outcome.rounds <= 6
     assert Detector.SAME_ERROR in [decision.detector for decision in outcome.decisions]
     assert "content" in done.messages[-1].to_text()
 

@@ -90,11 +90,37 @@ def test_a_stalled_job_is_struck_though_its_clock_runs() -> None:
 
 
 def test_creative_retries_of_one_failure_are_struck() -> None:
-    """Other arguments each time and the same error each time are fruitless."""
-    rounds = [result(f"no such table: t{i}", arguments=f'{{"table": "t{i}"}}', error=True) for i in range(5)]
-    controller = LoopController(LoopConfig())
+    """Other arguments each time and the same error each time are fruitless from the second time on."""
+    tables = ("city", "town", "place", "village", "hamlet", "parish")
+    rounds = [result(f"no such table: {name}", arguments=f'{{"table": "{name}"}}', error=True) for name in tables]
+    controller = LoopController(LoopConfig(call_similarity=False))
     assert play(controller, rounds)[-1] == "exhausted_break"
+    assert [decision.fruitless for decision in controller.decisions] == [0, 1, 2, 3, 4, 5]
     assert controller.decisions[-1].detector is Detector.SAME_ERROR
+
+
+def test_a_failure_not_met_before_neither_counts_nor_clears_the_count() -> None:
+    """An agent that repeats a call, then tries something else that fails in a new way, is still where it was."""
+    rounds = [
+        result("Paris has 2,100,000 inhabitants"),
+        result("Paris has 2,100,000 inhabitants"),
+        result("unknown column 'river'", arguments='{"sql": "select river"}', error=True),
+        result("Paris has 2,100,000 inhabitants"),
+        result("unknown column 'river'", arguments='{"sql": "select river"}', error=True),
+    ]
+    controller = LoopController(LoopConfig())
+    play(controller, rounds)
+    assert [decision.fruitless for decision in controller.decisions] == [0, 1, 1, 2, 3]
+    assert controller.decisions[2].detector is None
+
+
+def test_only_progress_takes_a_warning_back() -> None:
+    """After the nudge a new failure buys a round, not a fresh start; a finding does."""
+    failing = result("unknown column 'river'", arguments='{"sql": "select river"}', error=True)
+    warned = [result("a first finding"), *[result("a first finding")] * 3, failing, *[result("a first finding")] * 2]
+    assert play(LoopController(LoopConfig()), warned)[-1] == "exhausted_break"
+    found = [*warned[:4], result("a second one: 77 rows"), *[result("a first finding")] * 2]
+    assert play(LoopController(LoopConfig()), found)[-1] == "need_tool_round"
 
 
 def test_alternating_calls_with_constant_results_are_struck() -> None:

@@ -79,7 +79,20 @@ def test_an_empty_result_is_never_new(content: str) -> None:
 def test_an_error_is_never_new() -> None:
     """An error is no evidence, whatever it says."""
     error = ToolResult(ToolCall("t", "{}"), "no such table: city7", is_error=True)
-    assert NoveltyTracker().observe(error) == (False, False)
+    novelty = NoveltyTracker().observe(error)
+    assert (novelty.news, novelty.changed) == (False, False)
+
+
+def test_a_failure_is_new_once() -> None:
+    """An error met before is told from one that was not, whatever its request id says."""
+    tracker = NoveltyTracker()
+    texts = [
+        "no such table: cities (request 4f1c2a9e-77aa-4d0e-9b58-0d0f5f3f7a11)",
+        "no such column: name (request 1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed)",
+        "no such table: cities (request 9c858901-8a57-4791-81fe-4c455b099bc9)",
+    ]
+    seen = [tracker.observe(ToolResult(ToolCall("t", "{}"), text, is_error=True)).new_failure for text in texts]
+    assert seen == [True, True, False]
 
 
 def test_an_echo_of_the_arguments_is_not_new() -> None:
@@ -122,4 +135,4 @@ def test_a_text_that_differs_in_its_echo_alone_is_changed_though_not_new() -> No
         tracker.observe(ToolResult(ToolCall("lookup", json.dumps({"id": n})), f"record {n} is archived"))
         for n in (1, 2)
     ]
-    assert seen == [(True, True), (False, True)]
+    assert [(novelty.news, novelty.changed) for novelty in seen] == [(True, True), (False, True)]

@@ -219,6 +219,7 @@ def _outcome(run: Run, decision: Decision, *, text: str, fallback: bool, error: 
         usage=run.usage_by_role(),
         decisions=tuple(run.controller.decisions),
         elapsed_s=run.clock.elapsed_s,
+        verifier_s=run.budget.verifier_s,
         fallback_answer=fallback,
         ungrounded_figures=ungrounded_figures(text, run.controller.evidence, request=run.about.text) if text else (),
         error=error or (unavailable if reason is StopReason.FAILED else ""),

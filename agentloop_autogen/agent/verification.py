@@ -24,7 +24,8 @@ async def verdict_on(run: Run) -> Verdict:
     Raises:
         asyncio.CancelledError: The run was cancelled.
     """
-    until = run.clock.elapsed_s + run.parts.config.verifier_timeout_s
+    asked_at = run.clock.elapsed_s
+    until = asked_at + run.parts.config.verifier_timeout_s
     run.budget.verifier_calls += 1
     with collect_usage() as meter:
         try:
@@ -38,6 +39,7 @@ async def verdict_on(run: Run) -> Verdict:
             verdict = UnavailableVerdict(cause="the verifier did not answer in time")
         except Exception as error:  # noqa: BLE001 - a verifier is anybody's code, and its fault must not end the run
             verdict = UnavailableVerdict(cause=describe_error(error))
+    run.budget.verifier_s += run.clock.elapsed_s - asked_at
     seen = sum(len(piece.finding) for piece in run.controller.evidence) + len(run.about.text)
     run.budget.spend_tokens(Role.VERIFIER, meter.total, characters=seen if meter.calls else 0)
     run.pending_usage += meter.total

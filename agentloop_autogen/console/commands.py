@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
@@ -11,7 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from agentloop_autogen.console.output import write_json, write_line
 from agentloop_autogen.core.config import Policy
+from agentloop_autogen.diagnostics import to_record
 from agentloop_autogen.errors import UsageError
 from agentloop_autogen.scenario import Scenario, find_scenario, load_scenario, shipped_scenarios
 
@@ -40,15 +41,15 @@ def list_scenarios(*, as_json: bool) -> int:
     found = [(load_scenario(path), tape_of(path).is_file()) for path in shipped_scenarios()]
     if as_json:
         rows = [{"name": item.name, "title": item.title, "recorded": taped} for item, taped in found]
-        _write_json({"scenarios": rows})
+        write_json({"scenarios": rows})
         return _DONE
     if not found:
         raise UsageError("no scenarios come with this installation: give the path of a .yaml file")
     room = max(len(item.name) for item, _ in found)
     for item, taped in found:
-        _write_line(f"{item.name:<{room}}  {item.title}{' (recorded)' if taped else ''}")
-    _write_line("")
-    _write_line("Run one: agentloop run NAME --recorded | --local | --base-url URL --model NAME")
+        write_line(f"{item.name:<{room}}  {item.title}{' (recorded)' if taped else ''}")
+    write_line("")
+    write_line("Run one: agentloop run NAME --recorded | --local | --base-url URL --model NAME")
     return _DONE
 
 
@@ -69,10 +70,10 @@ def run_scenario_command(wanted: str, *, options: ModelOptions, settings: RunSet
     report = _run(scenario, path, options, settings, as_json=as_json)
     if report.stopped_after is not None:
         if as_json:
-            _write_line(f"agentloop: stopped by you after round {report.stopped_after}", stream=sys.stderr)
+            write_line(f"agentloop: stopped by you after round {report.stopped_after}", stream=sys.stderr)
         return _INTERRUPTED
     if as_json:
-        _write_json(document(scenario, report))
+        write_json(document(scenario, report))
     return _DONE if report.passed else _FAILED
 
 
@@ -96,7 +97,7 @@ def _run(scenario: Scenario, path: Path, options: ModelOptions, settings: RunSet
         view.finish(report)
     if finished and options.record is not None:
         model.save_tape(scenario, policy=Policy(loop.policy).value)
-        _write_line(f"recorded in {options.record}", stream=sys.stderr)
+        write_line(f"recorded in {options.record}", stream=sys.stderr)
     return report
 
 
@@ -108,7 +109,7 @@ def document(scenario: Scenario, report: RunReport) -> dict[str, object]:
         report: How it ended.
 
     Returns:
-        Plain data.
+        Plain data; `trace` is what `agentloop diagnose` reads of it.
     """
     return {
         "scenario": scenario.name,
@@ -116,6 +117,7 @@ def document(scenario: Scenario, report: RunReport) -> dict[str, object]:
         "answer": report.answer,
         "outcome": report.outcome.model_dump(mode="json") if report.outcome else None,
         "checks": [check.model_dump(mode="json") for check in report.checks],
+        "trace": to_record(report.trace) if report.trace else None,
     }
 
 
@@ -145,8 +147,8 @@ def serve_local(*, host: str, port: int, weights: Path | None) -> int:
     from agentloop_autogen.console.models import serving
 
     with serving(weights, host=host, port=port) as server:
-        _write_line(f"serving {server.model_id} at {server.base_url} (Ctrl-C stops it)")
-        _write_line(f"try: agentloop run polling --base-url {server.base_url} --model {server.model_id}")
+        write_line(f"serving {server.model_id} at {server.base_url} (Ctrl-C stops it)")
+        write_line(f"try: agentloop run polling --base-url {server.base_url} --model {server.model_id}")
         with suppress(KeyboardInterrupt):
             server.wait()
     return _DONE
@@ -159,7 +161,7 @@ def _view(*, as_json: bool) -> RunView:
     if as_json and not stream.isatty():
         return SilentView()
     if not _is_rich_terminal(stream):
-        return PlainView(lambda line: _write_line(line, stream=stream))
+        return PlainView(lambda line: write_line(line, stream=stream))
     from rich.console import Console
 
     from agentloop_autogen.live import LiveView
@@ -176,14 +178,3 @@ def _is_rich_terminal(stream: TextIO) -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
-
-
-def _write_json(data: object) -> None:
-    _write_line(json.dumps(data, indent=2))
-
-
-def _write_line(line: str, *, stream: TextIO | None = None) -> None:
-    out = stream or sys.stdout
-    encoding = out.encoding or "utf-8"
-    out.write(line.encode(encoding, errors="replace").decode(encoding) + "\n")
-    out.flush()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agentloop_autogen.models import LocalModelServer
     from agentloop_autogen.scenario import Scenario
 
-__all__ = ["RunModel", "open_model", "serving"]
+__all__ = ["RunModel", "open_judge", "open_model", "serving"]
 
 _PROBE_S = 5.0
 _NO_KEY = "none"
@@ -112,6 +112,27 @@ def open_model(options: ModelOptions, scenario: Scenario, *, tape: Path) -> Gene
                 yield _recording(model, options)
         case _:
             assert_never(options.place)
+
+
+@contextmanager
+def open_judge(options: ModelOptions) -> Generator[ChatCompletionClient]:
+    """Open the model that gives verdicts on recorded rounds, and close what was started for it afterwards.
+
+    Args:
+        options: What the command line says about the model.
+
+    Yields:
+        Its client; it must be closed in the event loop it was used in.
+
+    Raises:
+        UsageError: The options cannot be met as they stand.
+        ModelError: The model cannot be reached or started.
+    """
+    if options.place is ModelPlace.LOCAL:
+        with _local(options) as model:
+            yield model.verifier
+    else:
+        yield _served(options).verifier
 
 
 def _recorded(path: Path, scenario: Scenario) -> RunModel:

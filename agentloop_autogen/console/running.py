@@ -8,8 +8,10 @@ import signal
 import threading
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from autogen_agentchat.base import TaskResult
 from autogen_core import CancellationToken
 
 from agentloop_autogen import AgentLoopAssistantAgent
@@ -21,6 +23,7 @@ from agentloop_autogen.console.view import Heading, RunReport, RunView
 from agentloop_autogen.core.config import LoopConfig, Policy
 from agentloop_autogen.core.records import LoopOutcome
 from agentloop_autogen.demo_tools import TOOLSETS
+from agentloop_autogen.diagnostics import trace_of
 from agentloop_autogen.scenario import Scenario
 from agentloop_autogen.verify import ModelSlotVerifier
 
@@ -82,8 +85,8 @@ async def run_scenario(scenario: Scenario, model: RunModel, view: RunView, *, lo
     try:
         agent = _agent(scenario, model, loop)
         with _interrupts(stop):
-            finished = await _follow(agent, scenario.request, log, view, stop)
-        return _report(scenario, log, agent.last_outcome if finished else None)
+            result = await _follow(agent, scenario.request, log, view, stop)
+        return _report(scenario, log, result, agent.last_outcome, model=model.name)
     finally:
         view.close()
         await model.close()
@@ -98,11 +101,14 @@ class _Stop:
         self.over = False
 
 
-async def _follow(agent: ScenarioAgent, request: str, log: RunLog, view: RunView, stop: _Stop) -> bool:
+async def _follow(agent: ScenarioAgent, request: str, log: RunLog, view: RunView, stop: _Stop) -> TaskResult | None:
+    result = None
     view.doing(log.doing)
     try:
         async with aclosing(agent.run_stream(task=request, cancellation_token=stop.token)) as messages:
             async for message in messages:
+                if isinstance(message, TaskResult):
+                    result = message
                 for shown in log.feed(message):
                     view.round(shown)
                 view.doing(log.doing)
@@ -111,16 +117,20 @@ async def _follow(agent: ScenarioAgent, request: str, log: RunLog, view: RunView
             raise
         for shown in (*log.flush(), *log.pending()):
             view.round(shown)
-        return False
-    return True
+        return None
+    return result
 
 
-def _report(scenario: Scenario, log: RunLog, outcome: LoopOutcome | None) -> RunReport:
+def _report(
+    scenario: Scenario, log: RunLog, result: TaskResult | None, outcome: LoopOutcome | None, *, model: str
+) -> RunReport:
     last = log.rounds[-1].decision if log.rounds else None
-    if outcome is None:
+    if result is None or outcome is None:
         return RunReport(answer=log.answer, outcome=None, stopped_after=len(log.rounds), last_decision=last)
     checks = check_run(scenario.expect, answer=log.answer, outcome=outcome, tools=log.tools)
-    return RunReport(answer=log.answer, outcome=outcome, checks=checks, last_decision=last)
+    # The outcome stands beside the trace; twice would say it twice.
+    trace = replace(trace_of(result, model=model, source=scenario.name), outcome=None)
+    return RunReport(answer=log.answer, outcome=outcome, checks=checks, last_decision=last, trace=trace)
 
 
 def _agent(scenario: Scenario, model: RunModel, loop: LoopConfig) -> ScenarioAgent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from typing_extensions import assert_never
 
@@ -20,6 +20,9 @@ from agentloop_autogen.core.records import (
     StopReason,
     UnavailableVerdict,
 )
+
+if TYPE_CHECKING:
+    from agentloop_autogen.diagnostics import Trace
 
 __all__ = [
     "CallView",
@@ -94,6 +97,8 @@ class RunReport:
     stopped_after: int | None = None
     """Finished rounds at the moment the user stopped it; None: nobody did."""
     last_decision: Decision | None = None
+    trace: Trace | None = None
+    """What was done, round by round; None if it was stopped."""
 
     @property
     def passed(self) -> bool:

@@ -44,6 +44,7 @@ class Budget:
     verifier_calls: int = 0
     synthesis_calls: int = 0
     tool_calls: int = 0
+    verifier_s: float = 0.0
     usage: dict[Role, RequestUsage] = field(default_factory=lambda: {role: RequestUsage() for role in Role})
     _estimated_tokens: int = 0
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agentloop_autogen.core.budget import Limit
 from agentloop_autogen.core.config import LoopConfig, Policy
 from agentloop_autogen.core.evidence import EvidenceLog
-from agentloop_autogen.core.novelty import NoveltyTracker
+from agentloop_autogen.core.novelty import Novelty, NoveltyTracker
 from agentloop_autogen.core.patterns import PatternTracker
 from agentloop_autogen.core.policy import EXTENDED_TABLE, PAPER_TABLE, Situation, Strike, select
 from agentloop_autogen.core.reconcile import reconcile
@@ -58,6 +58,7 @@ class LoopController:
     def __init__(self, config: LoopConfig, *, request: str = "") -> None:
         self._config = config
         self._extended = config.policy is Policy.EXTENDED
+        self._judges_novelty = self._extended and config.novelty
         self._evidence = EvidenceLog(config, request=request)
         self._novelty = NoveltyTracker()
         self._patterns = PatternTracker()
@@ -99,17 +100,20 @@ class LoopController:
 
     def observe(self, round_: Round) -> Signals:
         """Take in one finished round and return what it shows. Work is linear in the bounded text of this round."""
-        key = RoundKey.of(round_)
-        new_evidence = self._take_in(round_)
-        judges_novelty = self._extended and self._config.novelty
+        key = round_.key
+        brought = self._take_in(round_)
+        new_evidence = brought.news
+        judges_novelty = self._judges_novelty
         pattern = None
         if self._extended and self._config.patterns:
             pattern = self._patterns.observe(key, new_evidence=judges_novelty and new_evidence)
         stability = check_stability(
             self._previous, key, self._config, masked=judges_novelty, news=judges_novelty and new_evidence
         )
-        detector = self._detector(pattern, new_evidence=new_evidence)
-        strike = self._count(detector)
+        # A failure that no earlier call met, and that is not last round's over again, is still part of a search.
+        searching = brought.new_failure and not stability.stable
+        detector = self._detector(pattern, idle=not (new_evidence or searching))
+        strike = self._count(detector, progress=new_evidence)
         self._previous, self._draft = key, round_.draft
         self._signals = Signals(stability, new_evidence, detector, strike, self._fruitless)
         return self._signals
@@ -141,8 +145,8 @@ class LoopController:
         """Return the content of a result in about `limit` characters: head, tail, and what was asked for."""
         return self._evidence.shortened(result, limit)
 
-    def _take_in(self, round_: Round) -> bool:
-        news = changed = False
+    def _take_in(self, round_: Round) -> Novelty:
+        news = changed = new_failure = False
         for result in round_.results:
             if not result.executed:
                 continue
@@ -152,19 +156,21 @@ class LoopController:
             novelty = self._novelty.observe(result)
             news = news or novelty.news
             changed = changed or novelty.changed
-        if not (self._extended and self._config.novelty):
+            new_failure = new_failure or novelty.new_failure
+        if not self._judges_novelty:
             changed = bool(round_.results)
         self._evidence_since_verdict = self._evidence_since_verdict or changed
-        return news
+        return Novelty(news, changed, new_failure)
 
-    def _detector(self, pattern: Detector | None, *, new_evidence: bool) -> Detector | None:
-        if pattern is None and self._extended and self._config.novelty and not new_evidence:
+    def _detector(self, pattern: Detector | None, *, idle: bool) -> Detector | None:
+        if pattern is None and self._judges_novelty and idle:
             return Detector.NOTHING_NEW
         return pattern
 
-    def _count(self, detector: Detector | None) -> Strike:
+    def _count(self, detector: Detector | None, *, progress: bool) -> Strike:
         if not self._is_fruitless(detector):
-            self._fruitless, self._nudged_at = 0, None
+            if progress or not self._judges_novelty:
+                self._fruitless, self._nudged_at = 0, None
             return Strike.NONE
         self._fruitless += 1
         if not self._config.two_strikes:

@@ -17,6 +17,7 @@ from agentloop_autogen.core.normalise import (
     mask_words,
     normalise_arguments,
     raw_words,
+    words,
 )
 from agentloop_autogen.core.rounds import ToolResult
 from agentloop_autogen.core.vocabulary import ACKNOWLEDGEMENT, NEGATION, UNINFORMATIVE
@@ -45,6 +46,8 @@ class Novelty(NamedTuple):
     """New evidence: a new salient token, a new row, or a first acknowledgement of a call."""
     changed: bool
     """Another text than any before, volatile fields aside: something a verifier has not seen."""
+    new_failure: bool = False
+    """An error that no earlier call met, volatile fields aside: no progress, but no running in circles either."""
 
 
 class NoveltyTracker:
@@ -56,12 +59,15 @@ class NoveltyTracker:
         self._words: set[str] = set()
         self._rows: set[tuple[str, ...]] = set()
         self._views: set[int] = set()
+        self._failures: set[int] = set()
         self._last_text: dict[str, str] = {}
         self._unread: deque[str] = deque(maxlen=_BACKLOG)
 
     def observe(self, result: ToolResult) -> Novelty:
-        """Take in one result and return whether it is new; errors and empty results never are."""
-        if result.is_error or is_empty_result(result.content):
+        """Take in one result and return whether it is new; errors and empty results never are news."""
+        if result.is_error:
+            return self._fail(result)
+        if is_empty_result(result.content):
             return Novelty(news=False, changed=False)
         arguments = normalise_arguments(result.call.arguments)
         call = (result.call.name, hash(arguments))
@@ -75,6 +81,13 @@ class NoveltyTracker:
         self._last_text[result.call.name] = text[: 2 * VIEW_CHARS]
         novelty = self._compare(view, frozenset(raw_words(bounded_text(arguments, VIEW_CHARS))))
         return Novelty(news=True, changed=True) if acknowledges else novelty
+
+    def _fail(self, result: ToolResult) -> Novelty:
+        failure = hash((result.call.name, *words(bounded_text(result.plain, VIEW_CHARS))))
+        if failure in self._failures:
+            return Novelty(news=False, changed=False)
+        self._failures.add(failure)
+        return Novelty(news=False, changed=False, new_failure=True)
 
     def _compare(self, view: str, echo: frozenset[str]) -> Novelty:
         found = raw_words(_with_row_marks(view))

@@ -19,7 +19,7 @@ CYCLE_REPEATS: Final = 2
 """A cycle of two to five rounds counts when it has run through twice; one round repeated, when it came three times."""
 SINGLE_REPEATS: Final = 3
 ERROR_STREAK: Final = 2
-"""Rounds in a row with the same error, whatever the arguments."""
+"""Rounds in a row with the same kind of error, whatever the arguments; chosen with `bench/choose_defaults.py`."""
 MAX_IDENTICAL_CALLS: Final = 3
 """Identical calls of one round beyond this are a pattern."""
 

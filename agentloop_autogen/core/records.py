@@ -257,6 +257,8 @@ class LoopOutcome(_Record):
     decisions: tuple[Decision, ...] = ()
     elapsed_s: float = 0.0
     """Wall time in seconds, pauses excluded."""
+    verifier_s: float = 0.0
+    """Seconds of it spent waiting for verdicts."""
     fallback_answer: bool = False
     """Whether the reply is the text built from the evidence because no answer call succeeded."""
     ungrounded_figures: tuple[str, ...] = ()

@@ -82,6 +82,11 @@ class Round:
         """The calls of the round, in the order asked for (Call_t)."""
         return tuple(result.call for result in self.results)
 
+    @cached_property
+    def key(self) -> RoundKey:
+        """The round in normalised form."""
+        return RoundKey.of(self)
+
 
 @dataclass(frozen=True)
 class RoundKey:

@@ -23,8 +23,8 @@ class TraceRound:
     """What came back, each with its call; fewer than `calls` where some never ran."""
     reward: float | None = None
     """How good the state after this round was, from 0 to 1; None: not recorded."""
-    turn: int = 0
-    """Which user turn it belongs to; rounds of different turns are never compared."""
+    turn: int | None = None
+    """Which user turn it belongs to; None: not recorded."""
     decision: Decision | None = None
     """What a controller decided after it, where the run had one."""
     usage: RequestUsage | None = None
@@ -70,14 +70,39 @@ class Trace:
         """Calls the model asked for (u_i)."""
         return sum(len(round_.calls) for round_ in self.rounds)
 
+    @cached_property
+    def turns(self) -> tuple[tuple[TraceRound, ...], ...]:
+        """The rounds by user turn; rounds of different turns are never compared.
+
+        Where no turn is recorded, a reply without calls is taken to have gone to the user, whose answer begins the next
+        turn; the same reply over again is taken for an agent that talks to itself.
+        """
+        turns: list[list[TraceRound]] = []
+        for round_ in self.rounds:
+            if turns and not _answered(turns[-1][-1], round_):
+                turns[-1].append(round_)
+            else:
+                turns.append([round_])
+        return tuple(map(tuple, turns))
+
     @property
     def has_pending_call(self) -> bool:
         """Whether the last message still waits for a tool result."""
         return bool(self.rounds) and len(self.rounds[-1].results) < len(self.rounds[-1].calls) and not self.final
 
     @property
+    def rounds_answer(self) -> str:
+        """The text of the last round where it called no tool, else nothing."""
+        return "" if not self.rounds or self.rounds[-1].calls else self.rounds[-1].text
+
+    @property
     def answer(self) -> str:
         """The final answer; where none was recorded, the last text that came without calls."""
-        if self.final or not self.rounds or self.rounds[-1].calls:
-            return self.final
-        return self.rounds[-1].text
+        return self.final or self.rounds_answer
+
+
+def _answered(before: TraceRound, after: TraceRound) -> bool:
+    """Whether the user spoke between two neighbouring rounds."""
+    if before.turn is not None or after.turn is not None:
+        return before.turn != after.turn
+    return not before.calls and (bool(after.calls) or after.text.strip() != before.text.strip())
