@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     )
     from agentloop_autogen.errors import AgentLoopError
     from agentloop_autogen.messages import ControlEvent
+    from agentloop_autogen.termination import AgentLoopTermination, synthesiser_selector
     from agentloop_autogen.verify import ModelSlotVerifier, SlotVerifier
 
 __all__ = [
     "AgentLoopAssistantAgent",
     "AgentLoopError",
+    "AgentLoopTermination",
     "ControlAction",
     "ControlBranch",
     "ControlEvent",
@@ -48,16 +50,19 @@ __all__ = [
     "StopReason",
     "UnavailableVerdict",
     "Verdict",
+    "synthesiser_selector",
 ]
 
 _HOMES = {
     "AgentLoopAssistantAgent": "agentloop_autogen.agent",
     "AgentLoopError": "agentloop_autogen.errors",
+    "AgentLoopTermination": "agentloop_autogen.termination",
     "ControlEvent": "agentloop_autogen.messages",
     "LoopConfig": "agentloop_autogen.core.config",
     "ModelSlotVerifier": "agentloop_autogen.verify",
     "Policy": "agentloop_autogen.core.config",
     "SlotVerifier": "agentloop_autogen.verify",
+    "synthesiser_selector": "agentloop_autogen.termination",
 }
 
 

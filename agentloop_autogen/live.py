@@ -109,7 +109,10 @@ def round_block(shown: RoundView, width: int) -> RenderableType:
         Its block.
     """
     tokens = f"  {shown.tokens:,} tokens" if shown.tokens else ""
-    rule = Rule(Text.assemble((f"round {shown.number}", "bold"), (tokens, "dim")), align="left", style="dim")
+    speaker = f"  {clean(shown.speaker)}" if shown.speaker else ""
+    rule = Rule(
+        Text.assemble((f"round {shown.number}", "bold"), (speaker, "cyan"), (tokens, "dim")), align="left", style="dim"
+    )
     parts: list[RenderableType] = [Text(), rule]
     for call in shown.calls:
         parts.extend(_call_lines(call, width))

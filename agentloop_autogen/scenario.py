@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from agentloop_autogen.core.config import LoopConfig
 from agentloop_autogen.core.records import StopReason
 from agentloop_autogen.demo_tools import TOOLSETS
 from agentloop_autogen.errors import ScenarioError
+from agentloop_autogen.scenario_team import LoopSettings, ScenarioTeam
 
 __all__ = [
     "Expectation",
@@ -78,11 +78,6 @@ def _known_toolset(name: str) -> str:
     return name
 
 
-def _loop_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    LoopConfig.model_validate(settings)
-    return settings
-
-
 class Scenario(_Part):
     """One scenario, as its file states it."""
 
@@ -93,8 +88,10 @@ class Scenario(_Part):
     """Name of the toolset."""
     system_message: str | None = None
     """None: the agent's own."""
-    loop: Annotated[Mapping[str, Any], AfterValidator(_loop_settings)] = Field(default_factory=dict[str, Any])
+    loop: LoopSettings = Field(default_factory=dict[str, Any])
     """Settings of `LoopConfig` that differ from its defaults."""
+    team: ScenarioTeam | None = None
+    """Who works together. None: one agent, `assistant`, works alone."""
     expect: Expectation | None = None
     """None: any run that does not fail is right."""
 

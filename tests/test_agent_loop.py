@@ -383,7 +383,7 @@ async def test_usage_of_a_summary_reply_is_complete() -> None:
     ],
 )
 async def test_the_reply_says_why_the_run_ended(verdict: Verdict, reason: StopReason, branch: ControlBranch) -> None:
-    """Stop reason, branch, rounds and open slots stand on the reply as strings and in the outcome."""
+    """Stop reason, branch, rounds, open slots and verdict stand on the reply as strings, and in the outcome."""
     model = ScriptedModel([call("search", {"query": "a"}), "the answer"])
     agent = agent_of(model, [verdict], tools=[search])
     done = await agent.run(task="x")
@@ -392,6 +392,10 @@ async def test_the_reply_says_why_the_run_ended(verdict: Verdict, reason: StopRe
         "agentloop.branch": branch.value,
         "agentloop.rounds": "1",
         "agentloop.unresolved": "[]",
+        "agentloop.verdict": json.dumps(
+            {"answer_complete": True, "need_tool": False, "confidence": verdict.confidence, "failure": "ok"},
+            separators=(",", ":"),
+        ),
     }
     assert outcome_of(agent).stop_reason is reason
     assert outcome_of(agent).synthesis_calls == 1

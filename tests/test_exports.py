@@ -13,6 +13,7 @@ import agentloop_autogen
 
 CONTRACT = {
     "AgentLoopAssistantAgent",
+    "AgentLoopTermination",
     "ControlAction",
     "ControlBranch",
     "ControlEvent",
@@ -41,6 +42,7 @@ def test_the_contract_is_exported() -> None:
         "agentloop_autogen",
         "agentloop_autogen.agent",
         "agentloop_autogen.models",
+        "agentloop_autogen.termination",
         "agentloop_autogen.testing",
         "agentloop_autogen.verify",
     ],

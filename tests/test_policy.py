@@ -16,7 +16,7 @@ from agentloop_autogen import (
     UnavailableVerdict,
     Verdict,
 )
-from agentloop_autogen.agent.reply import stop_reason
+from agentloop_autogen.core.endings import stop_reason
 from agentloop_autogen.core.policy import EXTENDED_TABLE, PAPER_TABLE, Situation, Strike, select
 
 CI = ControlAction.CONTINUE_INVOCATION

@@ -28,6 +28,7 @@ title: A test
 request: How tall is it?
 tools: survey
 """
+_TEAM = "team:\n  kind: {kind}\n  members: [{{name: a}}, {{name: b, {more}}}]\n"
 
 
 def write(folder: Path, text: str, name: str = "mine.yaml") -> Path:
@@ -45,7 +46,7 @@ def refusal(path: Path) -> str:
     return message
 
 
-def test_six_scenarios_are_shipped_and_named_like_their_files() -> None:
+def test_ten_scenarios_are_shipped_and_named_like_their_files() -> None:
     """Every shipped scenario loads, carries its file's name and says in words what a right run shows."""
     shipped = {path.stem: load_scenario(path) for path in shipped_scenarios()}
     assert sorted(shipped) == [
@@ -55,6 +56,10 @@ def test_six_scenarios_are_shipped_and_named_like_their_files() -> None:
         "no-such-information",
         "polling",
         "several-slots",
+        "team-graph",
+        "team-round-robin",
+        "team-selector",
+        "team-swarm",
     ]
     for stem, scenario in shipped.items():
         assert scenario.name == stem
@@ -98,6 +103,17 @@ def test_a_scenario_that_is_not_there_is_refused_with_a_hint(wanted: str, words:
     ("text", "words"),
     [
         (GOOD + "colour: red\n", "`colour`: unknown key"),
+        (GOOD + "team: {kind: circle, members: []}\n", "`team.kind`"),
+        (GOOD + "team: {kind: swarm, members: [{name: a}]}\n", "`team.members`"),
+        (GOOD + _TEAM.format(kind="swarm", more="handoffs: [c]"), "`handoffs` of `b` names `c`; there are: a, b, user"),
+        (
+            GOOD + _TEAM.format(kind="graph", more="handoffs: [a]"),
+            "is for the kind `swarm`, and this team is a `graph`",
+        ),
+        (GOOD + _TEAM.format(kind="graph", more="after: [b]"), "`after` of `b` names `b`"),
+        (GOOD + _TEAM.format(kind="graph", more="loop: {max_round: 1}"), "unknown key"),
+        (GOOD + _TEAM.format(kind="graph", more="name: a").replace("name: b, ", ""), "two members have one name"),
+        (GOOD + _TEAM.format(kind="selector", more="tools: true") + "  synthesiser: c\n", "`synthesiser` names `c`"),
         (GOOD + "expect: {min_round: 2}\n", "`expect.min_round`: unknown key"),
         (GOOD + "loop: {max_rounds: 0}\n", "`loop.max_rounds`"),
         (GOOD + "loop: {max_round: 3}\n", "`loop.max_round`: unknown key"),

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import TerminationCondition
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.teams import SelectorGroupChat
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient
 
 from agentloop_autogen import (
     AgentLoopAssistantAgent,
+    AgentLoopTermination,
     Evidence,
     Failure,
     LoopConfig,
@@ -20,6 +24,7 @@ from agentloop_autogen import (
     SlotVerifier,
     StopReason,
     Verdict,
+    synthesiser_selector,
 )
 from agentloop_autogen.testing import ScriptedVerifier
 
@@ -65,3 +70,24 @@ def why(agent: AgentLoopAssistantAgent) -> tuple[StopReason, int, Sequence[str]]
     if outcome is None:
         return None
     return outcome.stop_reason, sum(usage.total for usage in outcome.usage.values()), outcome.unresolved
+
+
+def conditions(client: ChatCompletionClient) -> list[TerminationCondition]:
+    """Return conditions built in every way the documentation shows."""
+    return [
+        AgentLoopTermination(),
+        AgentLoopTermination(ModelSlotVerifier(client), loop=LoopConfig(max_rounds=20)),
+        AgentLoopTermination(sources=("writer",), request="How many?") | MaxMessageTermination(50),
+        AgentLoopTermination(KeywordVerifier()) & MaxMessageTermination(2),
+    ]
+
+
+def team(client: ChatCompletionClient) -> SelectorGroupChat:
+    """Return a team whose writer gets the turn once the evidence is in."""
+    termination = AgentLoopTermination(ModelSlotVerifier(client))
+    return SelectorGroupChat(
+        [AssistantAgent("researcher", client), AgentLoopAssistantAgent("writer", client)],
+        client,
+        termination_condition=termination,
+        selector_func=synthesiser_selector("writer", termination=termination),
+    )

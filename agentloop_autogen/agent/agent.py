@@ -34,11 +34,13 @@ from agentloop_autogen.agent.bounded import EventChannel
 from agentloop_autogen.agent.clock import RunClock
 from agentloop_autogen.agent.request import read_request
 from agentloop_autogen.agent.run import AgentParts, Run
+from agentloop_autogen.agent.teammates import read_handed_over
 from agentloop_autogen.core.config import LoopConfig
 from agentloop_autogen.core.normalise import bounded_text
 from agentloop_autogen.core.records import LoopOutcome
 from agentloop_autogen.verify.base import SlotVerifier
 from agentloop_autogen.verify.model_verifier import ModelSlotVerifier
+from agentloop_autogen.verify.saving import dumped_verifier
 from agentloop_autogen.waiting import GRACE_S, stop_task
 
 __all__ = ["AgentLoopAgentState", "AgentLoopAssistantAgent", "AgentLoopAssistantAgentConfig"]
@@ -233,6 +235,7 @@ class AgentLoopAssistantAgent(AssistantAgent):
         run = Run(
             parts=self._parts(inner),
             about=read_request(messages, await self._model_context.get_messages()),
+            handed_over=read_handed_over(messages, name=self.name),
             emit_event=channel.send,
             token=token,
             clock=clock,
@@ -319,7 +322,7 @@ class AgentLoopAssistantAgent(AssistantAgent):
         base.update(
             reflect_on_tool_use=self._reflects,
             max_tool_iterations=None,
-            verifier=None if self._given_verifier is None else self._given_verifier.dump_component(),
+            verifier=dumped_verifier(self._given_verifier, owner=f"agent {self.name!r}"),
             loop=self._loop,
         )
         return AgentLoopAssistantAgentConfig.model_validate(base)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, StructuredMessage, TextMessage, ThoughtEvent
 from autogen_core.models import AssistantMessage, CreateResult, RequestUsage
-from typing_extensions import assert_never
 
 from agentloop_autogen.agent import prompts
 from agentloop_autogen.agent.answer import Answer, AnswerRequest, echoes_result
 from agentloop_autogen.agent.context import system_text
 from agentloop_autogen.agent.tools import ExecutedCall
+from agentloop_autogen.core.endings import stop_reason
 from agentloop_autogen.core.grounding import says_open, ungrounded_figures
+from agentloop_autogen.core.reconcile import as_written
 from agentloop_autogen.core.records import (
     ControlAction,
     ControlBranch,
@@ -23,40 +23,15 @@ from agentloop_autogen.core.records import (
     SlotState,
     StopReason,
     UnavailableVerdict,
+    Verdict,
 )
+from agentloop_autogen.instrumentation import Scope, record_ending
+from agentloop_autogen.metadata import ending_metadata, verdict_metadata
 
 if TYPE_CHECKING:
     from agentloop_autogen.agent.run import Planned, Run
 
-__all__ = ["failed", "handed_off", "replied", "stop_reason"]
-
-
-def stop_reason(branch: ControlBranch) -> StopReason:
-    """Return the stop reason of a run whose last decision took `branch`."""
-    match branch:
-        case ControlBranch.STOP_REPLANNING | ControlBranch.SKIP_DECODE_OUTPUT_BREAK | ControlBranch.MODEL_TEXT_BREAK:
-            return StopReason.ANSWERED
-        case ControlBranch.INTEGRATE_ANSWER_RETRY_BREAK:
-            return StopReason.SYNTHESISED
-        case ControlBranch.EXHAUSTED_BREAK:
-            return StopReason.EXHAUSTED
-        case ControlBranch.BUDGET_BREAK:
-            return StopReason.BUDGET
-        case ControlBranch.HANDOFF_BREAK:
-            return StopReason.HANDOFF
-        case ControlBranch.NO_VERDICT | ControlBranch.PLANNING_FAILED:
-            return StopReason.FAILED
-        case (
-            ControlBranch.NEED_TOOL_ROUND
-            | ControlBranch.VERIFIER_RETRY
-            | ControlBranch.ROLLBACK_RETRY
-            | ControlBranch.SKIP_DECODE_OUTPUT
-            | ControlBranch.KEEP_DECODE
-            | ControlBranch.NUDGE
-        ):
-            raise ValueError(f"a run cannot end on the branch {branch.value!r}, which goes on")
-        case _:
-            assert_never(branch)
+__all__ = ["failed", "handed_off", "replied"]
 
 
 async def handed_off(run: Run, planned: Planned, results: list[ExecutedCall]) -> Response | None:
@@ -201,15 +176,32 @@ def _finished(
     if message.models_usage is None and run.pending_usage.total:
         message.models_usage = run.take_usage()
     message.metadata.update(
-        {
-            "agentloop.stop_reason": stop_reason(decision.branch).value,
-            "agentloop.branch": decision.branch.value,
-            "agentloop.rounds": str(run.budget.rounds),
-            "agentloop.unresolved": json.dumps(list(_unresolved(decision)), ensure_ascii=False),
-        }
+        ending_metadata(
+            stop_reason(decision.branch), decision.branch, rounds=run.budget.rounds, unresolved=_unresolved(decision)
+        )
     )
-    run.outcome = _outcome(run, decision, text=text, fallback=fallback, error=error)
+    message.metadata.update(verdict_metadata(_verdict_on_reply(decision, answered=bool(text) and not fallback)))
+    run.outcome = outcome = _outcome(run, decision, text=text, fallback=fallback, error=error)
+    record_ending(
+        outcome.stop_reason,
+        decision.branch.value,
+        source=run.parts.name,
+        scope=Scope.AGENT,
+        depth=outcome.rounds,
+        tokens=sum(usage.total for usage in outcome.usage.values()),
+        unresolved=len(outcome.unresolved),
+        tool_calls=outcome.tool_calls,
+        elapsed_s=outcome.elapsed_s,
+    )
     return Response(chat_message=message, inner_messages=run.inner_messages)
+
+
+def _verdict_on_reply(decision: Decision, *, answered: bool) -> Verdict | None:
+    """Return the verdict as it stands now that the reply is written; None where there is none."""
+    verdict = decision.verdict
+    if verdict is not None and answered and decision.action is ControlAction.ANSWER_SYNTHESIS:
+        return as_written(verdict)
+    return verdict
 
 
 def _outcome(run: Run, decision: Decision, *, text: str, fallback: bool, error: str) -> LoopOutcome:

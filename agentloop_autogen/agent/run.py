@@ -38,12 +38,14 @@ from agentloop_autogen.agent.context import Overlay, planning_prompt
 from agentloop_autogen.agent.model_call import ModelCall, characters_of
 from agentloop_autogen.agent.reply import failed, handed_off, replied
 from agentloop_autogen.agent.request import RunRequest
+from agentloop_autogen.agent.teammates import HandedOver
 from agentloop_autogen.agent.tool_round import execute_tools, round_of
 from agentloop_autogen.agent.tools import ToolRunner, ToolsUnavailable
 from agentloop_autogen.agent.verification import verdict_on
 from agentloop_autogen.core.budget import Budget, Limit, Role
 from agentloop_autogen.core.config import LoopConfig, Policy
 from agentloop_autogen.core.controller import LoopController
+from agentloop_autogen.core.reconcile import is_unwritten
 from agentloop_autogen.core.records import (
     ControlAction,
     ControlBranch,
@@ -54,6 +56,7 @@ from agentloop_autogen.core.records import (
     Verdict,
 )
 from agentloop_autogen.faults import describe_error
+from agentloop_autogen.instrumentation import Scope, record_decision
 from agentloop_autogen.messages import ControlEvent
 from agentloop_autogen.verify.base import SlotVerifier
 
@@ -121,6 +124,7 @@ class Run:
 
     parts: AgentParts
     about: RunRequest
+    handed_over: HandedOver
     emit_event: Emit
     token: CancellationToken
     clock: RunClock
@@ -150,6 +154,8 @@ class Run:
     async def execute(self) -> Response:
         """Run the loop to its end and return the reply (Algorithm 1; the numbers are its lines)."""
         try:
+            if (decision := await self.answers_first()) is not None:
+                return await replied(self, decision)
             while True:
                 planned = await self.plan()  # 11: the model produces a draft, calls, or both
                 results = await execute_tools(self, planned)  # 12: tools run, evidence is compressed
@@ -251,6 +257,25 @@ class Run:
             raise _SearchOver
         return verdict
 
+    async def answers_first(self) -> Decision | None:
+        """Return the decision to write the answer at once, where teammates have found all of it; None to plan."""
+        given = self.handed_over
+        self.controller.inform(given.evidence)
+        config = self.parts.config
+        controlled = config.policy is Policy.EXTENDED and config.slot_control
+        if not controlled or self.parts.summarises or not self.budget.answer_calls_left():
+            return None
+        if given.verdict is not None and is_unwritten(given.verdict):
+            decision = self.controller.decide_first(given.verdict, settled=True)
+        elif given.worth_judging:
+            await self.clock.running()
+            decision = self.controller.decide_first(await verdict_on(self))
+        else:
+            return None
+        if decision is not None:
+            await self.announce(decision)
+        return decision
+
     async def decide(self, verdict: Verdict | None, planned: Planned) -> Decision:
         """Return the decision on the round, after the budgets had their say."""
         decision = self.controller.decide(verdict)
@@ -268,7 +293,14 @@ class Run:
         return decision
 
     async def announce(self, decision: Decision) -> None:
-        """Put the decision into the stream where that was asked for."""
+        """Tell whoever watches of the decision, and put it into the stream where that was asked for."""
+        record_decision(
+            decision,
+            source=self.parts.name,
+            scope=Scope.AGENT,
+            depth=self.budget.rounds,
+            tokens=sum(usage.total for usage in self.budget.usage.values()),
+        )
         if self.parts.config.emit_control_events:
             await self.emit(ControlEvent(source=self.parts.name, decision=decision, usage=self.usage_by_role()))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from agentloop_autogen.agent.bounded import bounded
 from agentloop_autogen.core.budget import Role
 from agentloop_autogen.core.records import UnavailableVerdict, Verdict
 from agentloop_autogen.faults import describe_error
+from agentloop_autogen.verify.asking import ask
 from agentloop_autogen.verify.usage import collect_usage
 
 if TYPE_CHECKING:
@@ -28,8 +29,11 @@ async def verdict_on(run: Run) -> Verdict:
     run.budget.verifier_calls += 1
     with collect_usage() as meter:
         try:
+            asked = ask(
+                run.parts.verifier, run.about.text, run.controller.draft, run.controller.evidence, token=run.token
+            )
             verdict = await bounded(
-                _ask(run), token=run.token, remaining_s=lambda: min(until - run.clock.elapsed_s, run.search_s())
+                asked, token=run.token, remaining_s=lambda: min(until - run.clock.elapsed_s, run.search_s())
             )
         except asyncio.TimeoutError:
             verdict = UnavailableVerdict(cause="the verifier did not answer in time")
@@ -40,13 +44,3 @@ async def verdict_on(run: Run) -> Verdict:
     run.budget.spend_tokens(Role.VERIFIER, meter.total, characters=seen if meter.calls else 0)
     run.pending_usage += meter.total
     return verdict
-
-
-async def _ask(run: Run) -> Verdict:
-    verdict = await run.parts.verifier.verify(
-        run.about.text, run.controller.draft, run.controller.evidence, cancellation_token=run.token
-    )
-    said = cast(object, verdict)  # a verifier is anybody's code: its word for the type is not enough
-    if not isinstance(said, Verdict):
-        raise TypeError(f"the verifier returned {type(said).__name__}, not a Verdict")
-    return said

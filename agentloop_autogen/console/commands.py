@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -24,6 +25,7 @@ __all__ = ["list_scenarios", "run_scenario_command", "serve_local"]
 _DONE = 0
 _FAILED = 1
 _INTERRUPTED = 130
+_UNHEARD = logging.NullHandler()
 _SYMBOLS = "✓◐○≠✗▸→←“”…─│╭"
 
 
@@ -81,6 +83,8 @@ def _run(scenario: Scenario, path: Path, options: ModelOptions, settings: RunSet
     from agentloop_autogen.console.models import open_model
     from agentloop_autogen.console.running import loop_settings, run_scenario
 
+    # In a team AutoGen logs the traceback of every turn that is cancelled; without a handler that goes to the terminal.
+    logging.getLogger("autogen_core").addHandler(_UNHEARD)
     loop, view = loop_settings(scenario, settings), _view(as_json=as_json)
     with open_model(options, scenario, tape=tape_of(path)) as model, warnings.catch_warnings():
         # AutoGen's client dumps each parsed reply for its log, and pydantic remarks on the type of the parsed part.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from autogen_agentchat.messages import (
+    HandoffMessage,
     TextMessage,
     ThoughtEvent,
     ToolCallExecutionEvent,
@@ -33,6 +34,8 @@ _RESULT_WIDTH = 400
 class RunLog:
     """Collects one run; feed it every message in order."""
 
+    names_speakers: bool = False
+    """Whether rounds say whose they are, as those of a team must."""
     rounds: list[RoundView] = field(default_factory=list[RoundView])
     """Finished rounds."""
     tools: Counter[str] = field(default_factory=Counter[str])
@@ -43,6 +46,9 @@ class RunLog:
     """What is running now, in words."""
     _calls: dict[str, CallView] = field(default_factory=dict[str, CallView])
     _thought: str = ""
+    _tokens_before: int = 0
+    """Of turns that are over: every agent counts its own."""
+    _tokens: int = 0
     _held: RoundView | None = None
     """A decided round that may still get its draft: the agent sends a draft once it is rejected."""
 
@@ -69,8 +75,8 @@ class RunLog:
                 self._thought = one_line(message.content, _RESULT_WIDTH)
             case ControlEvent():
                 usage = sum(used.prompt_tokens + used.completion_tokens for used in message.usage.values())
-                return (*ready, *self._decided(message.decision, usage))
-            case TextMessage() if message.source != "user":
+                return (*ready, *self._decided(message.decision, usage, message.source))
+            case TextMessage() | HandoffMessage() if message.source != "user":
                 self.answer = message.content
             case _:
                 pass
@@ -113,17 +119,22 @@ class RunLog:
             )
         self.doing = f"round {len(self.rounds) + 1}: checking what the request still needs"
 
-    def _decided(self, decision: Decision, tokens: int) -> tuple[RoundView, ...]:
+    def _decided(self, decision: Decision, tokens: int, source: str) -> tuple[RoundView, ...]:
         goes_on = decision.action is ControlAction.CONTINUE_INVOCATION
+        if decision.round == 1:
+            self._tokens_before += self._tokens
+        self._tokens = tokens
+        number = len(self.rounds) + 1
         shown = RoundView(
-            number=decision.round,
+            number=number,
+            speaker=source if self.names_speakers else "",
             calls=tuple(self._calls.values()),
             thought=self._thought,
             decision=decision,
-            tokens=tokens,
+            tokens=self._tokens_before + tokens,
         )
         self._calls, self._thought = {}, ""
-        self.doing = f"round {decision.round + 1}: asking the model" if goes_on else "writing the answer"
+        self.doing = f"round {number + 1}: asking the model" if goes_on else "writing the answer"
         if goes_on and not shown.calls:
             self._held = shown
             return ()

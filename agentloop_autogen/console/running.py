@@ -18,6 +18,7 @@ from agentloop_autogen import AgentLoopAssistantAgent
 from agentloop_autogen.console.checks import check_run
 from agentloop_autogen.console.options import RunSettings
 from agentloop_autogen.console.run_log import RunLog
+from agentloop_autogen.console.team import TeamRun
 from agentloop_autogen.console.view import Heading, RunReport, RunView
 from agentloop_autogen.core.config import LoopConfig, Policy
 from agentloop_autogen.core.records import LoopOutcome
@@ -79,7 +80,7 @@ async def run_scenario(scenario: Scenario, model: RunModel, view: RunView, *, lo
     Returns:
         How it ended; after an interrupt, what was known by then.
     """
-    log, stop = RunLog(), _Stop()
+    log, stop = RunLog(names_speakers=scenario.team is not None), _Stop()
     view.start(_heading(scenario, model, loop))
     try:
         agent = _agent(scenario, model, loop)
@@ -133,6 +134,8 @@ def _report(
 
 
 def _agent(scenario: Scenario, model: RunModel, loop: LoopConfig) -> ScenarioAgent:
+    if scenario.team is not None:
+        return TeamRun(scenario, scenario.team, model, loop)
     extra: dict[str, Any] = {} if scenario.system_message is None else {"system_message": scenario.system_message}
     return AgentLoopAssistantAgent(
         "assistant",

@@ -61,6 +61,8 @@ class RoundView:
     """One round as it is shown."""
 
     number: int
+    speaker: str = ""
+    """Whose round it was, in a team."""
     calls: tuple[CallView, ...] = ()
     thought: str = ""
     """What the model thought aloud."""
@@ -204,7 +206,7 @@ class PlainView:
 
 
 def _round_lines(shown: RoundView) -> Iterator[str]:
-    yield f"round {shown.number}"
+    yield f"round {shown.number}" + (f", {shown.speaker}" if shown.speaker else "")
     for call in shown.calls:
         yield f"  call {call_text(call)}"
         if call.result is not None:

@@ -118,6 +118,29 @@ class LoopController:
         self._signals = Signals(stability, new_evidence, detector, strike, self._fruitless)
         return self._signals
 
+    def inform(self, results: Sequence[ToolResult]) -> None:
+        """Take in results that were there before the first round: evidence, and nothing new when it comes again."""
+        for result in results:
+            self._evidence.add(result)
+            self._novelty.observe(result)
+        self._evidence_since_verdict = self._evidence_since_verdict or bool(results)
+
+    def decide_first(self, verdict: Verdict, *, settled: bool = False) -> Decision | None:
+        """Return the decision to write the answer before anything is planned; None where planning comes first.
+
+        Args:
+            verdict: What was said of the evidence that was there before the first round.
+            settled: Whether another loop has ended with this verdict.
+        """
+        accepted = verdict if settled else self._accept(verdict)
+        if isinstance(accepted, UnavailableVerdict):
+            return None
+        self._verdict, self._verified_draft, self._evidence_since_verdict = accepted, "", False
+        rule = select(PAPER_TABLE, Situation(verdict=accepted, stable=False, config=self._config))
+        if rule.action is not ControlAction.ANSWER_SYNTHESIS:
+            return None
+        return self._record(rule.action, rule.branch, rule.reason, verified=not settled)
+
     def shortened(self, result: ToolResult, limit: int) -> str:
         """Return the content of a result in about `limit` characters: head, tail, and what was asked for."""
         return self._evidence.shortened(result, limit)
@@ -174,21 +197,27 @@ class LoopController:
             return bool(self._draft or (self._previous and self._previous.calls))
         return self._evidence_since_verdict or self._draft != self._verified_draft
 
-    def decide(self, verdict: Verdict | None) -> Decision:
+    def reopen(self) -> None:
+        """Forget the verdict: the request has changed, so what is covered must be judged anew. Evidence stays."""
+        self._verdict = self._verified_draft = None
+
+    def decide(self, verdict: Verdict | None, *, settled: bool = False) -> Decision:
         """Return the decision on the round just observed, and remember it.
 
         Args:
             verdict: What the verifier said; None where it was not asked, and the last verdict stands.
+            settled: Whether another loop has ended with this verdict: its slots are checked against the evidence that
+                loop had, and what it closed is stable.
         """
         if self._config.policy is Policy.OFF or not self._config.slot_control:
             return self._record(*self._decide_without_slots(), verified=False)
         if verdict is not None:
-            self._verdict = self._accept(verdict)
+            self._verdict = verdict if settled else self._accept(verdict)
             self._verified_draft, self._evidence_since_verdict = self._draft, False
         current = self._verdict or UnavailableVerdict(cause="the verifier was not asked")
         situation = Situation(
             verdict=current,
-            stable=bool(self._signals.stability.stable),
+            stable=settled or bool(self._signals.stability.stable),
             config=self._config,
             strike=self._signals.strike if self._extended else Strike.NONE,
         )

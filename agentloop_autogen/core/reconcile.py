@@ -8,7 +8,7 @@ from agentloop_autogen.core.config import LoopConfig
 from agentloop_autogen.core.grounding import ground_slots
 from agentloop_autogen.core.records import Evidence, Failure, SlotState, UnavailableVerdict, Verdict
 
-__all__ = ["derive_flags", "reconcile"]
+__all__ = ["as_written", "derive_flags", "is_unwritten", "reconcile"]
 
 
 def reconcile(verdict: Verdict, evidence: Sequence[Evidence], draft: str, config: LoopConfig) -> Verdict:
@@ -51,6 +51,33 @@ def derive_flags(verdict: Verdict, draft: str) -> Verdict:
     if SlotState.UNSYNTHESISED in found or not draft or called_incomplete or given_up:
         return _with(verdict, complete=False, failure=Failure.ANSWER_INCOMPLETE)
     return _with(verdict, complete=True, failure=verdict.failure)
+
+
+def is_unwritten(verdict: Verdict) -> bool:
+    """Return whether only the writing is missing (the condition of eq. 7 for synthesis)."""
+    return verdict.failure is Failure.ANSWER_INCOMPLETE and not verdict.need_tool and not verdict.missing
+
+
+def as_written(verdict: Verdict) -> Verdict:
+    """Return the verdict as it stands once the answer was written from the evidence it speaks of.
+
+    Where only the writing was missing, the answer now is complete and says what had to be given up; where something
+    is open, or there was no verdict, nothing changes.
+    """
+    open_states = (SlotState.MISSING, SlotState.CONFLICTING)
+    only_unwritten = (
+        not isinstance(verdict, UnavailableVerdict)
+        and not (verdict.need_tool or verdict.missing)
+        and verdict.failure in (Failure.ANSWER_INCOMPLETE, Failure.OK)
+        and not any(slot.state in open_states for slot in verdict.slots)
+    )
+    if not only_unwritten:
+        return verdict
+    slots = tuple(
+        slot.model_copy(update={"state": SlotState.SUPPORTED}) if slot.state is SlotState.UNSYNTHESISED else slot
+        for slot in verdict.slots
+    )
+    return _with(verdict.model_copy(update={"slots": slots}), complete=True, failure=Failure.OK)
 
 
 def _with(verdict: Verdict, *, complete: bool, failure: Failure, missing: tuple[str, ...] = ()) -> Verdict:
