@@ -23,9 +23,10 @@ from agentloop_autogen.core.records import (
     Verdict,
 )
 
-__all__ = ["carried_verdict", "ending_metadata", "verdict_metadata"]
+__all__ = ["carried_verdict", "ending_metadata", "rests_on_evidence", "verdict_metadata"]
 
 _VERDICT: Final = "agentloop.verdict"
+_EVIDENCE: Final = "agentloop.evidence"
 _MAX_NAMES: Final = 64
 _NAME_CHARS: Final = 160
 _MAX_CHARS: Final = 40_000
@@ -66,11 +67,12 @@ def ending_metadata(
     }
 
 
-def verdict_metadata(verdict: Verdict | None) -> dict[str, str]:
+def verdict_metadata(verdict: Verdict | None, *, evidence: int | None = None) -> dict[str, str]:
     """Return the metadata that carries a verdict; empty where there is none to carry.
 
     Args:
         verdict: As it stands on the message that will carry it.
+        evidence: How many pieces of evidence it rests on. None: not said.
     """
     if verdict is None or isinstance(verdict, UnavailableVerdict):
         return {}
@@ -82,12 +84,23 @@ def verdict_metadata(verdict: Verdict | None) -> dict[str, str]:
         missing=tuple(map(_short, verdict.missing[:_MAX_NAMES])),
         slots=tuple((_short(slot.name), slot.state) for slot in verdict.slots[:_MAX_NAMES]),
     )
-    return {_VERDICT: compact.model_dump_json(exclude_defaults=True)}
+    counted = {} if evidence is None else {_EVIDENCE: str(evidence)}
+    return {_VERDICT: compact.model_dump_json(exclude_defaults=True), **counted}
 
 
 def _short(name: str) -> str:
     # Half a surrogate pair, as a model may write it, has no JSON form.
     return bounded_text(name, _NAME_CHARS).encode("utf-8", "replace").decode()
+
+
+def rests_on_evidence(metadata: Mapping[str, str]) -> bool:
+    """Return whether a message says that its verdict rests on evidence; a request that needs none has none.
+
+    Args:
+        metadata: The message's own.
+    """
+    count = metadata.get(_EVIDENCE, "")
+    return count.isascii() and count.isdigit() and count.strip("0") != ""
 
 
 def carried_verdict(metadata: Mapping[str, str]) -> Verdict | None:

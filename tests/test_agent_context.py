@@ -113,6 +113,18 @@ async def test_a_buffered_context_keeps_the_request_in_every_prompt(size: int) -
         assert "how do these five numbers differ?" in request.text
 
 
+async def test_a_turn_that_comes_back_with_nothing_new_does_not_end_with_the_agents_own_words() -> None:
+    """Servers refuse two replies in a row; a swarm hands the turn back to who had it, with no message in between."""
+    model = ScriptedModel(["I am looking.", "Still looking."])
+    agent = agent_of(model, [CLOSED])
+    await agent.run(task="when does the ferry leave?")
+    await agent.run()
+    last = model.requests[-1].messages[-1]
+    assert isinstance(last, UserMessage)
+    assert "your turn again" in str(last.content)
+    assert "when does the ferry leave?" in model.requests[-1].text
+
+
 async def test_a_short_request_is_not_mistaken_for_a_part_of_something_else() -> None:
     """A request of a few letters is put back although an unrelated user message contains none of it."""
     model = ScriptedModel([*(call("count", {"number": n}) for n in range(4)), "answer"])

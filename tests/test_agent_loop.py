@@ -396,6 +396,7 @@ async def test_the_reply_says_why_the_run_ended(verdict: Verdict, reason: StopRe
             {"answer_complete": True, "need_tool": False, "confidence": verdict.confidence, "failure": "ok"},
             separators=(",", ":"),
         ),
+        "agentloop.evidence": "1",
     }
     assert outcome_of(agent).stop_reason is reason
     assert outcome_of(agent).synthesis_calls == 1

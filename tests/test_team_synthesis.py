@@ -246,6 +246,33 @@ def test_what_the_user_says_is_handed_over_by_nobody() -> None:
     assert read_handed_over(_chat(said("48,210", source="guess")), name="writer").evidence == ()
 
 
+def test_a_teammates_answer_is_evidence_only_if_it_had_some() -> None:
+    """An answer from memory that its own verifier waved through does not become a fact by being passed on."""
+    known = _chat(said(ANSWER, source="researcher", metadata=verdict_metadata(CLOSED, evidence=1)))
+    (answer,) = read_handed_over(known, name="writer").evidence
+    assert (answer.call.name, answer.content) == ("researcher", ANSWER)
+    for metadata in (
+        verdict_metadata(CLOSED, evidence=0),
+        verdict_metadata(CLOSED),
+        {**verdict_metadata(CLOSED), "agentloop.evidence": "many"},
+    ):
+        guessed = _chat(said(ANSWER, source="researcher", metadata=metadata))
+        assert read_handed_over(guessed, name="writer").evidence == ()
+
+
+async def test_what_teammates_merely_say_does_not_reach_the_answer_call() -> None:
+    """The answer is written on the user's words and the evidence; a guess in between is not among them."""
+    model = ScriptedModel([ANSWER])
+    agent = agent_of(model, [UNWRITTEN])
+    guess = said("About 9,000 people live there, I think.", source="guesser")
+    done = await agent.run(task=_chat([*task(), *guess, *summary(FACT, source="researcher")]))
+    assert done.messages[-1].to_text() == ANSWER
+    (request,) = model.requests
+    assert "How many people live in Vennholm?" in request.text
+    assert FACT in request.text
+    assert "9,000" not in request.text
+
+
 def test_the_selector_function_leaves_the_rest_to_others() -> None:
     """It picks nobody where something is missing, where the synthesiser just spoke, or a user did; else `otherwise`."""
     select = synthesiser_selector("writer")

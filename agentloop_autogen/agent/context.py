@@ -17,6 +17,7 @@ from autogen_core.models import (
     UserMessage,
 )
 
+from agentloop_autogen.agent import prompts
 from agentloop_autogen.agent.request import RunRequest
 from agentloop_autogen.core.normalise import bounded_text
 
@@ -105,13 +106,16 @@ def planning_prompt(
 
     Returns:
         One system message first if there is any text for it, then whole pairs of calls and results, at least one user
-        message, no two user messages of ours in a row.
+        message, no two user messages of ours in a row, and never a reply last.
     """
     body = [message for message in overlay.woven_into(conversation) if not isinstance(message, SystemMessage)]
     body = _merge_ours(_without_orphans(body), overlay)
     spoken = [content_to_str(message.content) for message in body if isinstance(message, UserMessage)]
     if about.text and not all(any(part in text for text in spoken) for part in about.parts):
         body.insert(0, UserMessage(content=about.text, source="user"))
+    if body and isinstance(body[-1], AssistantMessage):
+        # In a team the turn may come back with nothing said in between, and servers refuse two replies in a row.
+        body.append(UserMessage(content=prompts.TURN_AGAIN, source="user"))
     body = _shortened(body, limit)
     system = system_text(system_messages, conversation)
     return [SystemMessage(content=system), *body] if system else body

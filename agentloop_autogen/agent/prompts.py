@@ -13,6 +13,7 @@ from agentloop_autogen.core.records import ControlBranch, Evidence, Verdict
 from agentloop_autogen.core.rounds import ToolCall
 
 __all__ = [
+    "TURN_AGAIN",
     "Standing",
     "answer_prompt",
     "budget_exceeded_result",
@@ -29,6 +30,8 @@ __all__ = [
     "unresolved_note",
 ]
 
+TURN_AGAIN = "It is your turn again, and nobody has spoken since. Go on with the request."
+"""Stands last where the conversation ends with the agent's own words."""
 _SHOWN_CALLS = 6
 _SHOWN_ARGUMENT_CHARS = 120
 _FALLBACK_FINDING_CHARS = 300

@@ -13,7 +13,7 @@ from agentloop_autogen.agent.answer import Answer, AnswerRequest, echoes_result
 from agentloop_autogen.agent.context import system_text
 from agentloop_autogen.agent.tools import ExecutedCall
 from agentloop_autogen.core.endings import stop_reason
-from agentloop_autogen.core.grounding import says_open, ungrounded_figures
+from agentloop_autogen.core.grounding import carries, says_open, ungrounded_figures
 from agentloop_autogen.core.reconcile import as_written
 from agentloop_autogen.core.records import (
     ControlAction,
@@ -180,7 +180,8 @@ def _finished(
             stop_reason(decision.branch), decision.branch, rounds=run.budget.rounds, unresolved=_unresolved(decision)
         )
     )
-    message.metadata.update(verdict_metadata(_verdict_on_reply(decision, answered=bool(text) and not fallback)))
+    verdict = _verdict_on_reply(decision, answered=bool(text) and not fallback)
+    message.metadata.update(verdict_metadata(verdict, evidence=sum(map(carries, run.controller.evidence))))
     run.outcome = outcome = _outcome(run, decision, text=text, fallback=fallback, error=error)
     record_ending(
         outcome.stop_reason,

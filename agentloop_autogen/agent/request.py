@@ -12,6 +12,7 @@ from autogen_core import Image
 from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
 
 from agentloop_autogen.agent import prompts
+from agentloop_autogen.conversation import is_user
 from agentloop_autogen.core.normalise import bounded_text
 
 __all__ = ["RunRequest", "read_request"]
@@ -26,6 +27,8 @@ class RunRequest:
 
     text: str
     """What the verifier judges by and the answer call restates; bounded."""
+    task: str
+    """The user's own words in it, where there are any, else all of it; bounded."""
     earlier: str
     """The exchange a user's follow-up ("and in Rome?") refers to, for the answer call; empty if there is none."""
     parts: Sequence[str]
@@ -53,7 +56,10 @@ def read_request(messages: Sequence[BaseChatMessage], conversation: Sequence[LLM
     alone = all(message.source == "user" for message in spoken)
     lines = [part if alone else f"{message.source}: {part}" for message, part in zip(spoken, parts, strict=True)]
     earlier = _exchange_before(conversation, len(spoken)) if alone else ""
-    return RunRequest(bounded_text("\n".join(lines), _REQUEST_CHARS), earlier, parts, _images(messages))
+    text = bounded_text("\n".join(lines), _REQUEST_CHARS)
+    own = [part for message, part in zip(spoken, parts, strict=True) if is_user(message.source)]
+    task = bounded_text("\n".join(own), _REQUEST_CHARS) if own else text
+    return RunRequest(text, task, earlier, parts, _images(messages))
 
 
 def _task_of(asked: Sequence[UserMessage]) -> list[UserMessage]:

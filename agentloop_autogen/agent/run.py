@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from autogen_agentchat.base import Handoff, Response
@@ -273,6 +273,8 @@ class Run:
         else:
             return None
         if decision is not None:
+            # What teammates merely said is no source: the answer is on the user's words, from the evidence.
+            self.about = replace(self.about, text=self.about.task)
             await self.announce(decision)
         return decision
 

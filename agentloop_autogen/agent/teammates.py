@@ -1,8 +1,8 @@
 """What the other agents of a team hand to an agent with its turn: results, answers they verified, and a verdict.
 
 A participant of a team is given chat messages only, so that is all this reads: the results in summaries and in the
-context of handoffs. What another agent says in text is evidence only if that agent's own loop has closed on it: a guess
-does not become a fact by being repeated.
+context of handoffs. What another agent says in text is evidence only if that agent's own loop has closed on it, and had
+evidence itself: a guess does not become a fact by being repeated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agentloop_autogen.conversation import is_user, tool_results
 from agentloop_autogen.core.normalise import is_empty_result
 from agentloop_autogen.core.records import Verdict
 from agentloop_autogen.core.rounds import ToolCall, ToolResult
-from agentloop_autogen.metadata import carried_verdict
+from agentloop_autogen.metadata import carried_verdict, rests_on_evidence
 
 __all__ = ["HandedOver", "read_handed_over"]
 
@@ -64,7 +64,7 @@ def read_handed_over(messages: Sequence[BaseChatMessage], *, name: str) -> Hande
             results += tool_results(message.tool_calls, message.results)
         elif isinstance(message, HandoffMessage):
             results += _in_context(message)
-        elif verdict is not None and verdict.closed:
+        elif verdict is not None and verdict.closed and rests_on_evidence(message.metadata):
             answers.append(ToolResult(ToolCall(message.source, ""), message.to_model_text()))
     return HandedOver(tuple(results), tuple(answers), verdict)
 
