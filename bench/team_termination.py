@@ -49,22 +49,32 @@ def default(client: ChatCompletionClient) -> RoundRobinGroupChat:
 
 def ours_on_plain_agents(client: ChatCompletionClient) -> RoundRobinGroupChat:
     """Plain agents, judged from outside."""
-    condition = AgentLoopTermination(ModelSlotVerifier(client), loop=SLOW)
+    condition = AgentLoopTermination(_judge(client), loop=SLOW)
     return RoundRobinGroupChat(_plain(client, write=WRITE), termination_condition=condition)
 
 
 def ours(client: ChatCompletionClient) -> RoundRobinGroupChat:
     """Controlled agents, whose own verdicts stop the team."""
     researcher = AgentLoopAssistantAgent(
-        "researcher", client, tools=_tools(), system_message=LOOK_UP, reflect_on_tool_use=False, loop=SLOW
+        "researcher",
+        client,
+        verifier=_judge(client),
+        tools=_tools(),
+        system_message=LOOK_UP,
+        reflect_on_tool_use=False,
+        loop=SLOW,
     )
-    writer = AgentLoopAssistantAgent("writer", client, system_message=WRITE, loop=SLOW)
+    writer = AgentLoopAssistantAgent("writer", client, verifier=_judge(client), system_message=WRITE, loop=SLOW)
     return RoundRobinGroupChat([researcher, writer], termination_condition=AgentLoopTermination(loop=SLOW))
 
 
 def _plain(client: ChatCompletionClient, *, write: str) -> list[ChatAgent | Team]:
     researcher = AssistantAgent("researcher", client, tools=_tools(), system_message=LOOK_UP, reflect_on_tool_use=False)
     return [researcher, AssistantAgent("writer", client, system_message=write)]
+
+
+def _judge(client: ChatCompletionClient) -> ModelSlotVerifier:
+    return ModelSlotVerifier(client, timeout_s=180)  # on two cores a verdict takes its time
 
 
 def _tools() -> list[BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]]:
