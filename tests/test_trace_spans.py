@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from copy import copy
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
 
 from agentloop_autogen.diagnostics.loading import load_traces
 
@@ -196,3 +199,43 @@ def test_nothing_is_left_of_the_spans_put_aside(load: Load, tmp_path: Path, monk
         next(reader)
     assert len(list(load_traces(load.path))) == 20
     assert list(folder.iterdir()) == []
+
+
+def test_spans_printed_by_the_real_sdk_are_read(tmp_path: Path) -> None:
+    """What the SDK's console exporter prints, indented objects one after another, is one trace with its calls."""
+    text = io.StringIO()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=text)))
+    tracer = provider.get_tracer("test")
+    asked = [{"role": "user", "parts": [{"type": "text", "content": "How many live in A?"}]}]
+    calls = {"type": "tool_call", "id": "1", "name": "population", "arguments": {"city": "A"}}
+    with tracer.start_as_current_span("invoke_agent", attributes={"gen_ai.operation.name": "invoke_agent"}):
+        for parts in ([calls], [{"type": "text", "content": "It is 48,210."}]):
+            told = [{"role": "assistant", "parts": parts}]
+            attributes = {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.request.model": "gpt",
+                "gen_ai.input.messages": json.dumps(asked),
+                "gen_ai.output.messages": json.dumps(told),
+                "gen_ai.usage.input_tokens": 10,
+                "gen_ai.usage.output_tokens": 5,
+            }
+            tracer.start_span("chat gpt", attributes=attributes).end()
+            if parts[0] is calls:
+                tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "population"}
+                tool |= {"gen_ai.tool.call.id": "1", "gen_ai.tool.call.result": "A: 48,210"}
+                tracer.start_span("execute_tool population", attributes=tool).end()
+    provider.shutdown()
+    log = tmp_path / "spans.json"
+    log.write_text(text.getvalue(), encoding="utf-8")
+    with load_traces(log) as reader:
+        (trace,) = reader
+    assert (reader.skipped_count, trace.model, trace.request, trace.final) == (
+        0, "gpt", "How many live in A?", "It is 48,210.",
+    )  # fmt: skip
+    assert [(call.name, json.loads(call.arguments)) for call in trace.rounds[0].calls] == [
+        ("population", {"city": "A"})
+    ]
+    assert [result.content for result in trace.rounds[0].results] == ["A: 48,210"]
+    assert trace.usage is not None
+    assert trace.usage.total == 30
