@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from agentloop_autogen.errors import AgentLoopError
     from agentloop_autogen.messages import ControlEvent
+    from agentloop_autogen.models.vllm import VLLMChatCompletionClient
     from agentloop_autogen.verify import ModelSlotVerifier, SlotVerifier
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "SlotVerifier",
     "StopReason",
     "UnavailableVerdict",
+    "VLLMChatCompletionClient",
     "Verdict",
 ]
 
@@ -58,6 +60,7 @@ _HOMES = {
     "ModelSlotVerifier": "agentloop_autogen.verify",
     "Policy": "agentloop_autogen.core.config",
     "SlotVerifier": "agentloop_autogen.verify",
+    "VLLMChatCompletionClient": "agentloop_autogen.models.vllm",
 }
 
 

@@ -26,6 +26,7 @@ CONTRACT = {
     "SlotState",
     "SlotVerifier",
     "StopReason",
+    "VLLMChatCompletionClient",
     "Verdict",
 }
 
@@ -41,6 +42,7 @@ def test_the_contract_is_exported() -> None:
         "agentloop_autogen",
         "agentloop_autogen.agent",
         "agentloop_autogen.models",
+        "agentloop_autogen.models.vllm",
         "agentloop_autogen.testing",
         "agentloop_autogen.verify",
     ],

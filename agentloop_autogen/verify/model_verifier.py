@@ -17,6 +17,7 @@ from typing_extensions import Self, assert_never
 from agentloop_autogen.core.records import Evidence, UnavailableVerdict, Verdict
 from agentloop_autogen.faults import describe_error
 from agentloop_autogen.verify.base import SlotVerifier
+from agentloop_autogen.verify.create_args import verdict_args
 from agentloop_autogen.verify.prompts import PromptLimits, halved, instructions, render_case, render_repair
 from agentloop_autogen.verify.refusals import Fault, classify, salvage
 from agentloop_autogen.verify.usage import record_usage
@@ -228,7 +229,7 @@ class ModelSlotVerifier(SlotVerifier, Component[ModelSlotVerifierConfig]):
 
     async def _call(self, messages: list[LLMMessage], mode: _Mode, token: CancellationToken | None) -> tuple[str, str]:
         """Call the client and get the reply's text and thought, also from an error that holds them."""
-        extra = self._settings.extra_create_args
+        extra = verdict_args(self._model_client, self._settings.extra_create_args)
         options: dict[str, Any] = {"extra_create_args": extra} if extra else {}
         match mode:
             case _Mode.SCHEMA:
