@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from agentloop_autogen.errors import AgentLoopError
     from agentloop_autogen.messages import ControlEvent
+    from agentloop_autogen.models.vllm import VLLMChatCompletionClient
     from agentloop_autogen.termination import AgentLoopTermination, synthesiser_selector
     from agentloop_autogen.verify import ModelSlotVerifier, SlotVerifier
 
@@ -49,6 +50,7 @@ __all__ = [
     "SlotVerifier",
     "StopReason",
     "UnavailableVerdict",
+    "VLLMChatCompletionClient",
     "Verdict",
     "synthesiser_selector",
 ]
@@ -63,6 +65,7 @@ _HOMES = {
     "Policy": "agentloop_autogen.core.config",
     "SlotVerifier": "agentloop_autogen.verify",
     "synthesiser_selector": "agentloop_autogen.termination",
+    "VLLMChatCompletionClient": "agentloop_autogen.models.vllm",
 }
 
 

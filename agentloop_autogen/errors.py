@@ -9,7 +9,12 @@
     │   └── MissingExtraError an optional dependency is not installed
     └── ModelError            a model or its server could not do its part (exit status 1)
         ├── WeightsError      no weights were found, or they are not the ones expected
-        └── LocalServerError  the local model server did not start, or went away
+        ├── LocalServerError  the local model server did not start, or went away
+        └── ModelServerError  a model server refused a request
+            ├── ToolParserMissingError  it was started without a parser for tool calls
+            ├── ContextTooLongError     prompt and reply do not fit the context
+            ├── UnknownModelError       it has no model of that name
+            └── ServerUnreachableError  it is down, or does not answer in time
 
 Messages say what happened, where, and what mends it, on one line.
 """
@@ -18,11 +23,16 @@ from __future__ import annotations
 
 __all__ = [
     "AgentLoopError",
+    "ContextTooLongError",
     "LocalServerError",
     "MissingExtraError",
     "ModelError",
+    "ModelServerError",
     "ScenarioError",
+    "ServerUnreachableError",
+    "ToolParserMissingError",
     "TraceError",
+    "UnknownModelError",
     "UsageError",
     "WeightsError",
 ]
@@ -68,3 +78,43 @@ class WeightsError(ModelError):
 
 class LocalServerError(ModelError):
     """The local model server did not start, or went away."""
+
+
+class ModelServerError(ModelError):
+    """A model server refused a request.
+
+    Args:
+        problem: What happened, in words.
+        setting: The server flag or client setting that mends it.
+        status_code: HTTP status of the refusal. None: there was no reply.
+    """
+
+    def __init__(self, problem: str, *, setting: str, status_code: int | None = None) -> None:
+        self.problem = problem
+        self.setting = setting
+        self.status_code = status_code
+        super().__init__(f"{problem}: {setting}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The default would call the class with the finished message alone.
+        return _rebuilt, (type(self), self.problem, self.setting, self.status_code)
+
+
+def _rebuilt(kind: type[ModelServerError], problem: str, setting: str, status_code: int | None) -> ModelServerError:
+    return kind(problem, setting=setting, status_code=status_code)
+
+
+class ToolParserMissingError(ModelServerError):
+    """The server was started without a parser for tool calls."""
+
+
+class ContextTooLongError(ModelServerError):
+    """Prompt and reply together do not fit the model's context."""
+
+
+class UnknownModelError(ModelServerError):
+    """The server has no model of that name."""
+
+
+class ServerUnreachableError(ModelServerError):
+    """The server is down, still loading, or does not answer in time."""

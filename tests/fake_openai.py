@@ -50,11 +50,32 @@ class Refuse(Enum):
     NO_USER_MESSAGE = "no user message"
     ADJACENT_ROLES = "two messages in a row with the same role"
     NAME = "a name on a message"
+    TOOLS_WITHOUT_PARSER = "tools with tool_choice auto"
+    TEMPLATE_OPTIONS = "chat_template_kwargs"
+    PRIORITY = "a priority"
+    STREAM_OPTIONS_WITHOUT_STREAM = "stream_options without stream"
     DANGLING_TOOL_CALLS = "a tool call without its result, or a result without its call"
 
 
-ALWAYS = frozenset({Refuse.EMPTY_TOOLS, Refuse.TOOL_CHOICE_WITHOUT_TOOLS, Refuse.DANGLING_TOOL_CALLS})
+ALWAYS = frozenset(
+    {
+        Refuse.EMPTY_TOOLS,
+        Refuse.TOOL_CHOICE_WITHOUT_TOOLS,
+        Refuse.DANGLING_TOOL_CALLS,
+        Refuse.STREAM_OPTIONS_WITHOUT_STREAM,
+    }
+)
 """What every server refuses."""
+
+VLLM_WORDS = {
+    Refuse.TOOLS_WITHOUT_PARSER: (
+        '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+    ),
+    Refuse.TEMPLATE_OPTIONS: "chat_template is not supported for Mistral tokenizers. (parameter=chat_template)",
+    Refuse.PRIORITY: "Got priority 3 but Priority scheduling is not enabled.",
+    Refuse.ADJACENT_ROLES: "Conversation roles must alternate user/assistant/user/assistant/...",
+}
+"""Refusals in vLLM's own words; the others say what they refuse."""
 
 
 def tool_call(name: str, arguments: str | Mapping[str, Any] = "{}", *, call_id: str = "c1") -> dict[str, Any]:
@@ -87,6 +108,16 @@ class Reply:
     """Deltas of a streamed reply as they are; None: the content in pieces of five characters, then the tool calls."""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Merged into the message of a reply that is not streamed."""
+    cached: int | None = None
+    """Prompt tokens from the prefix cache; None: not told."""
+    logprobs: Sequence[Mapping[str, Any]] | None = None
+    """Log probabilities of the tokens, one entry each; streamed, one comes with each chunk of content."""
+    choices: Sequence[Mapping[str, Any]] | None = None
+    """The choices as they are, in place of everything above; not for streams."""
+    raw: str | None = None
+    """The whole body as it is, in place of JSON."""
+    break_off: bool = False
+    """End a stream in the middle of its chunks, without a word."""
 
     @property
     def finish(self) -> str:
@@ -116,7 +147,23 @@ class FakeOpenAI:
         refuse: Iterable[Refuse] = (),
         max_prompt_chars: int | None = None,
         api_key: str | None = None,
+        served: str | None = None,
+        max_model_len: int | None = 4096,
     ) -> None:
+        """Prepare a server.
+
+        Args:
+            script: What it answers, one item a request; the last one serves all further requests.
+            refuse: What it refuses beside what every server does.
+            max_prompt_chars: Longer prompts are refused. None: any length is taken.
+            api_key: The key it demands. None: none.
+            served: The name of its one model, listed at `/v1/models`. None: any name is taken, and nothing is listed.
+            max_model_len: The context length it lists.
+        """
+        self._served = served
+        self._max_model_len = max_model_len
+        self.looked_up = 0
+        """How often its models were listed."""
         self._script = [Reply(content=item) if isinstance(item, str) else item for item in script]
         self._refuse = ALWAYS | frozenset(refuse)
         self._max_prompt_chars = max_prompt_chars
@@ -131,7 +178,12 @@ class FakeOpenAI:
         self._socket = socket.socket()
         self._socket.bind(("127.0.0.1", 0))
         self.base_url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
-        app = Starlette(routes=[Route("/v1/chat/completions", self._complete, methods=["POST"])])
+        app = Starlette(
+            routes=[
+                Route("/v1/chat/completions", self._complete, methods=["POST"]),
+                Route("/v1/models", self._models, methods=["GET"]),
+            ]
+        )
         config = uvicorn.Config(app, lifespan="off", ws="none", log_level="critical", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
@@ -153,11 +205,22 @@ class FakeOpenAI:
         self._thread.join(timeout=_START_S)
         self._socket.close()
 
+    async def _models(self, request: Request) -> Response:
+        self.looked_up += 1
+        if self._served is None:
+            return self._error(404, "Not Found")
+        if self._api_key is not None and request.headers.get("authorization") != f"Bearer {self._api_key}":
+            return self._error(401, "Unauthorized")
+        model = {"id": self._served, "object": "model", "created": 1, "owned_by": "vllm", "root": f"org/{self._served}"}
+        return JSONResponse({"object": "list", "data": [{**model, "max_model_len": self._max_model_len}]})
+
     async def _complete(self, request: Request) -> Response:
         body = cast("dict[str, Any]", json.loads(await request.body()))
         self.bodies.append(body)
         if self._api_key is not None and request.headers.get("authorization") != f"Bearer {self._api_key}":
             return self._error(401, f"Incorrect API key provided: {request.headers.get('authorization')}")
+        if self._served not in (None, body.get("model")):
+            return self._error(404, f"The model `{body.get('model')}` does not exist.")
         complaint = self._complaint(body)
         if complaint is not None:
             self.refusals.append(complaint)
@@ -170,6 +233,8 @@ class FakeOpenAI:
             return Response(status_code=499)
         if reply.status != 200:
             return self._error(reply.status, reply.message)
+        if reply.raw is not None:
+            return Response(reply.raw, media_type="text/html")
         if body.get("stream"):
             return StreamingResponse(_events(body, reply), media_type="text/event-stream")
         return JSONResponse(_completion(body, reply))
@@ -189,7 +254,12 @@ class FakeOpenAI:
             limit = self._max_prompt_chars
             return f"This model's maximum context length is {limit} tokens. However, you requested {length} tokens."
         return next(
-            (f"not supported: {rule.value}" for rule in Refuse if rule in self._refuse and _broken(rule, body)), None
+            (
+                VLLM_WORDS.get(rule, f"not supported: {rule.value}")
+                for rule in Refuse
+                if rule in self._refuse and _broken(rule, body)
+            ),
+            None,
         )
 
     @staticmethod
@@ -202,20 +272,11 @@ def _broken(rule: Refuse, body: dict[str, Any]) -> bool:
     """Whether a request breaks a rule."""
     messages = cast("list[dict[str, Any]]", body["messages"])
     roles = [str(message["role"]) for message in messages]
-    response_format = _section(body, "response_format").get("type")
     match rule:
-        case Refuse.JSON_SCHEMA:
-            return response_format == "json_schema"
-        case Refuse.JSON_OBJECT:
-            return response_format == "json_object"
         case Refuse.SEVERAL_SYSTEM_MESSAGES:
             return roles.count("system") > 1
         case Refuse.SYSTEM_NOT_FIRST:
             return "system" in roles[1:]
-        case Refuse.EMPTY_TOOLS:
-            return body.get("tools") == []
-        case Refuse.TOOL_CHOICE_WITHOUT_TOOLS:
-            return "tool_choice" in body and "tools" not in body
         case Refuse.NO_USER_MESSAGE:
             return "user" not in roles
         case Refuse.ADJACENT_ROLES:
@@ -224,6 +285,20 @@ def _broken(rule: Refuse, body: dict[str, Any]) -> bool:
             return any("name" in message for message in messages)
         case Refuse.DANGLING_TOOL_CALLS:
             return not _calls_paired(messages)
+        case _:
+            return _FIELD_RULES[rule](body)
+
+
+_FIELD_RULES: dict[Refuse, Callable[[dict[str, Any]], bool]] = {
+    Refuse.JSON_SCHEMA: lambda body: _section(body, "response_format").get("type") == "json_schema",
+    Refuse.JSON_OBJECT: lambda body: _section(body, "response_format").get("type") == "json_object",
+    Refuse.EMPTY_TOOLS: lambda body: body.get("tools") == [],
+    Refuse.TOOL_CHOICE_WITHOUT_TOOLS: lambda body: "tool_choice" in body and "tools" not in body,
+    Refuse.TOOLS_WITHOUT_PARSER: lambda body: "tools" in body and body.get("tool_choice", "auto") == "auto",
+    Refuse.TEMPLATE_OPTIONS: lambda body: "chat_template_kwargs" in body,
+    Refuse.PRIORITY: lambda body: "priority" in body,
+    Refuse.STREAM_OPTIONS_WITHOUT_STREAM: lambda body: "stream_options" in body and not body.get("stream"),
+}
 
 
 def _section(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -249,16 +324,19 @@ def _envelope(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return {"id": "chatcmpl-1", "object": kind, "created": 1, "model": body.get("model", "fake")}
 
 
-def _usage(reply: Reply) -> dict[str, int] | None:
+def _usage(reply: Reply) -> dict[str, Any] | None:
     if reply.usage is None:
         return None
     prompt, completion = reply.usage
-    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+    counts = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+    return counts if reply.cached is None else {**counts, "prompt_tokens_details": {"cached_tokens": reply.cached}}
 
 
 def _completion(body: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
-    choice = {"index": 0, "message": reply.message_fields, "finish_reason": reply.finish, "logprobs": None}
-    return {**_envelope(body, "chat.completion"), "choices": [choice], "usage": _usage(reply)}
+    logprobs = None if reply.logprobs is None else {"content": list(reply.logprobs)}
+    choice = {"index": 0, "message": reply.message_fields, "finish_reason": reply.finish, "logprobs": logprobs}
+    choices = [choice] if reply.choices is None else list(reply.choices)
+    return {**_envelope(body, "chat.completion"), "choices": choices, "usage": _usage(reply)}
 
 
 def _deltas(reply: Reply) -> list[Mapping[str, Any]]:
@@ -278,8 +356,13 @@ async def _events(body: Mapping[str, Any], reply: Reply) -> AsyncIterator[str]:
     opening: dict[str, Any] = {"role": "assistant", "content": ""}
     ends: list[tuple[Mapping[str, Any], str | None]] = [(opening, None), *((delta, None) for delta in _deltas(reply))]
     ends.append(({}, reply.finish))
-    for delta, finish in ends:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    logprobs = iter(reply.logprobs or ())
+    for number, (delta, finish) in enumerate(ends):
+        if reply.break_off and number == 2:
+            raise ConnectionResetError("broken off by script")
+        choice: dict[str, Any] = {"index": 0, "delta": delta, "finish_reason": finish}
+        if delta.get("content") and (token := next(logprobs, None)):
+            choice["logprobs"] = {"content": [token]}
         yield f"data: {json.dumps({**envelope, 'choices': [choice]})}\n\n"
     if _section(body, "stream_options").get("include_usage"):
         yield f"data: {json.dumps({**envelope, 'choices': [], 'usage': _usage(reply)})}\n\n"

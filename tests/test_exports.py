@@ -27,6 +27,7 @@ CONTRACT = {
     "SlotState",
     "SlotVerifier",
     "StopReason",
+    "VLLMChatCompletionClient",
     "Verdict",
 }
 
@@ -43,6 +44,7 @@ def test_the_contract_is_exported() -> None:
         "agentloop_autogen.agent",
         "agentloop_autogen.models",
         "agentloop_autogen.termination",
+        "agentloop_autogen.models.vllm",
         "agentloop_autogen.testing",
         "agentloop_autogen.verify",
     ],

@@ -24,6 +24,7 @@ from agentloop_autogen import (
     SlotVerifier,
     StopReason,
     Verdict,
+    VLLMChatCompletionClient,
     synthesiser_selector,
 )
 from agentloop_autogen.testing import ScriptedVerifier
@@ -61,6 +62,16 @@ def build(client: ChatCompletionClient) -> list[AssistantAgent]:
         AgentLoopAssistantAgent("c", client, verifier=ModelSlotVerifier(client), model_client_stream=True),
         AgentLoopAssistantAgent("d", client, verifier=ScriptedVerifier([verdict, RuntimeError("down")])),
         AgentLoopAssistantAgent("e", client, verifier=KeywordVerifier()),
+    ]
+
+
+def served() -> list[ChatCompletionClient]:
+    """Return clients of a vLLM server, built in the ways the documentation shows."""
+    return [
+        VLLMChatCompletionClient("Qwen/Qwen3-8B"),
+        VLLMChatCompletionClient("llama", "http://gpu:8000/v1", api_key="key", tool_mode="guided", temperature=0.0),
+        VLLMChatCompletionClient("m", priority=1, cache_salt="s", chat_template_kwargs={"enable_thinking": False}),
+        VLLMChatCompletionClient("m", model_info={"vision": True}, max_model_len=8192, alternate_roles=True),
     ]
 
 

@@ -15,7 +15,7 @@ from typing_extensions import assert_never
 
 from agentloop_autogen.console.options import ModelOptions, ModelPlace
 from agentloop_autogen.console.tape import TapePlayer, TapeRecorder, load_tape
-from agentloop_autogen.errors import MissingExtraError, ModelError, UsageError
+from agentloop_autogen.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
     from autogen_core.models import ChatCompletionClient
@@ -177,24 +177,9 @@ def _served(options: ModelOptions) -> RunModel:
 
 
 def _on_server(base_url: str, model: str, *, key: str, label: str) -> RunModel:
-    try:
-        from autogen_core.models import ModelFamily
-        from autogen_ext.models.openai import OpenAIChatCompletionClient
-    except ImportError as error:
-        raise MissingExtraError("a model server", "cli") from error
-    client = OpenAIChatCompletionClient(
-        model=model,
-        base_url=base_url,
-        api_key=key,
-        temperature=0.0,
-        model_info={
-            "vision": False,
-            "function_calling": True,
-            "json_output": True,
-            "structured_output": True,
-            "family": ModelFamily.UNKNOWN,
-        },
-    )
+    from agentloop_autogen.models.vllm import VLLMChatCompletionClient
+
+    client = VLLMChatCompletionClient(model, base_url, api_key=key, temperature=0.0)
     return RunModel(planner=client, verifier=client, name=model, label=label)
 
 

@@ -5,20 +5,29 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, cast
 
 from autogen_core import CancellationToken, Component, ComponentModel, FunctionCall
-from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, SystemMessage, UserMessage
+from autogen_core.models import (
+    ChatCompletionClient,
+    ChatCompletionTokenLogprob,
+    CreateResult,
+    LLMMessage,
+    SystemMessage,
+    UserMessage,
+)
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import Self, assert_never
 
 from agentloop_autogen.core.records import Evidence, UnavailableVerdict, Verdict
 from agentloop_autogen.faults import describe_error
 from agentloop_autogen.verify.base import SlotVerifier
+from agentloop_autogen.verify.confidence import LOGPROB_ARGS, calibrated
+from agentloop_autogen.verify.create_args import verdict_args
 from agentloop_autogen.verify.prompts import PromptLimits, halved, instructions, render_case, render_repair
-from agentloop_autogen.verify.refusals import Fault, classify, salvage
+from agentloop_autogen.verify.refusals import Fault, classify, refuses_logprobs, salvage
 from agentloop_autogen.verify.usage import record_usage
 from agentloop_autogen.verify.wire import ParsedVerdict, parse_verdict, wire_model
 from agentloop_autogen.waiting import leave_behind, stop_task
@@ -58,6 +67,16 @@ class ModelSlotVerifierConfig(BaseModel):
     max_draft_chars: int = Field(default=4_000, ge=80)
     max_evidence_chars: int = Field(default=12_000, ge=200)
     extra_create_args: dict[str, Any] = Field(default_factory=dict[str, Any])
+    calibrated_confidence: bool = False
+
+
+@dataclass(frozen=True)
+class _Reply:
+    """What a model wrote, whatever the client made of it."""
+
+    text: str
+    thought: str = ""
+    logprobs: Sequence[ChatCompletionTokenLogprob] | None = None
 
 
 @dataclass
@@ -92,6 +111,8 @@ class ModelSlotVerifier(SlotVerifier, Component[ModelSlotVerifierConfig]):
         max_draft_chars: Characters of the draft that are shown, head and tail.
         max_evidence_chars: Characters of all evidence that are shown; long results are cut, then the oldest dropped.
         extra_create_args: Passed to every model call, such as `{"temperature": 0}`. None: nothing.
+        calibrated_confidence: Take the confidence from the probabilities of the verdict's flags instead of the number
+            the model states; where the server gives no log probabilities, that number stays.
 
     Raises:
         pydantic.ValidationError: A bound is out of range.
@@ -112,6 +133,7 @@ class ModelSlotVerifier(SlotVerifier, Component[ModelSlotVerifierConfig]):
         max_draft_chars: int = 4_000,
         max_evidence_chars: int = 12_000,
         extra_create_args: Mapping[str, Any] | None = None,
+        calibrated_confidence: bool = False,
     ) -> None:
         self._model_client = model_client
         self._settings = ModelSlotVerifierConfig(
@@ -124,7 +146,9 @@ class ModelSlotVerifier(SlotVerifier, Component[ModelSlotVerifierConfig]):
             max_draft_chars=max_draft_chars,
             max_evidence_chars=max_evidence_chars,
             extra_create_args=dict(extra_create_args or {}),
+            calibrated_confidence=calibrated_confidence,
         )
+        self._asks_logprobs = calibrated_confidence
         self._system = instructions(max_slots=max_slots, max_quote_chars=max_quote_chars)
         self._schema = wire_model(max_slots=max_slots, max_quote_chars=max_quote_chars)
         self._key = secrets.token_hex(4)
@@ -202,10 +226,12 @@ class ModelSlotVerifier(SlotVerifier, Component[ModelSlotVerifierConfig]):
                 raise asyncio.CancelledError
             messages = self._messages(case, limits, repair)
             try:
-                text, thought = await self._call(messages, mode, case.token)
+                reply = await self._call(messages, mode, case.token)
             except Exception as error:  # Each client refuses in its own way; what is no refusal is raised again.
                 fault = classify(error)
-                if fault is Fault.TOO_LONG and shorter is None and (shorter := self._halved(limits, case)):
+                if self._asks_logprobs and refuses_logprobs(error):
+                    self._asks_logprobs = False
+                elif fault is Fault.TOO_LONG and shorter is None and (shorter := self._halved(limits, case)):
                     limits = shorter
                 elif fault is Fault.FORMAT_REFUSED and mode is not _LADDER[-1]:
                     mode = _LADDER[_LADDER.index(mode) + 1]
@@ -214,8 +240,8 @@ class ModelSlotVerifier(SlotVerifier, Component[ModelSlotVerifierConfig]):
                 continue
             # Only a mode that worked is remembered: a server that refuses everything refuses something else.
             self._mode = max(self._mode, mode, key=_LADDER.index)
-            parsed = parse_verdict(text, thought=thought, echoes=case.texts, draft=case.draft)
-            return _known_ids(parsed, case.evidence)
+            parsed = parse_verdict(reply.text, thought=reply.thought, echoes=case.texts, draft=case.draft)
+            return _known_ids(_calibrated(parsed, reply), case.evidence)
 
     def _halved(self, limits: PromptLimits, case: _Case) -> PromptLimits | None:
         return halved(limits, case.request, case.draft, case.evidence, key=self._key)
@@ -226,9 +252,11 @@ class ModelSlotVerifier(SlotVerifier, Component[ModelSlotVerifierConfig]):
         text = text if repair is None else f"{text}\n\n{repair}"
         return [SystemMessage(content=self._system), UserMessage(content=text, source="user")]
 
-    async def _call(self, messages: list[LLMMessage], mode: _Mode, token: CancellationToken | None) -> tuple[str, str]:
-        """Call the client and get the reply's text and thought, also from an error that holds them."""
-        extra = self._settings.extra_create_args
+    async def _call(self, messages: list[LLMMessage], mode: _Mode, token: CancellationToken | None) -> _Reply:
+        """Call the client and get the reply, also from an error that holds it."""
+        extra = verdict_args(self._model_client, self._settings.extra_create_args)
+        if self._asks_logprobs:
+            extra = {**LOGPROB_ARGS, **extra}
         options: dict[str, Any] = {"extra_create_args": extra} if extra else {}
         match mode:
             case _Mode.SCHEMA:
@@ -242,13 +270,13 @@ class ModelSlotVerifier(SlotVerifier, Component[ModelSlotVerifierConfig]):
         try:
             result = await self._model_client.create(messages, cancellation_token=token, **options)
         except Exception as error:  # The reply may be in whatever a client raises; without one it is raised again.
-            reply = salvage(error)
-            if reply is None:
+            saved = salvage(error)
+            if saved is None:
                 raise
-            record_usage(reply[1])
-            return reply[0], ""
+            record_usage(saved[1])
+            return _Reply(saved[0])
         record_usage(result.usage)
-        return _text_of(result), result.thought or ""
+        return _Reply(_text_of(result), result.thought or "", result.logprobs if self._asks_logprobs else None)
 
     def _to_config(self) -> ModelSlotVerifierConfig:
         return self._settings.model_copy(update={"model_client": self._model_client.dump_component()})
@@ -293,6 +321,13 @@ def _text_of(result: CreateResult) -> str:
     return "\n".join(call.arguments for call in calls if isinstance(call, FunctionCall))
 
 
+def _calibrated(parsed: ParsedVerdict, reply: _Reply) -> ParsedVerdict:
+    # A verdict that broke off or was corrected is not the one the probabilities belong to.
+    if parsed.verdict is None or parsed.truncated or parsed.contradictions:
+        return parsed
+    return replace(parsed, verdict=calibrated(parsed.verdict, reply.logprobs))
+
+
 def _known_ids(parsed: ParsedVerdict, evidence: Sequence[Evidence]) -> ParsedVerdict:
     """Drop ids of evidence that does not exist; a slot left without any is sought in all evidence."""
     if parsed.verdict is None:
@@ -303,4 +338,4 @@ def _known_ids(parsed: ParsedVerdict, evidence: Sequence[Evidence]) -> ParsedVer
         for slot in parsed.verdict.slots
     )
     verdict = parsed.verdict.model_copy(update={"slots": slots})
-    return ParsedVerdict(verdict, parsed.truncated, parsed.contradictions, parsed.doubtful)
+    return replace(parsed, verdict=verdict)

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from agentloop_autogen.faults import causes_of, message_of, status_of
 from agentloop_autogen.verify.usage import TokenCounts
 
-__all__ = ["Fault", "classify", "salvage"]
+__all__ = ["Fault", "classify", "refuses_logprobs", "salvage"]
 
 
 class Fault(str, Enum):
@@ -44,6 +44,15 @@ def classify(error: BaseException) -> Fault:
     if status in _REFUSING_STATUS or (status is None and isinstance(error, _REFUSING_ERRORS)):
         return Fault.FORMAT_REFUSED
     return Fault.BROKEN
+
+
+def refuses_logprobs(error: BaseException) -> bool:
+    """Whether a call failed because log probabilities were asked for.
+
+    Args:
+        error: What the client raised; the errors it was raised from count too.
+    """
+    return any("logprobs" in message_of(link) for link in causes_of(error))
 
 
 def salvage(error: BaseException) -> tuple[str, TokenCounts | None] | None:
