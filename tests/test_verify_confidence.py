@@ -80,11 +80,16 @@ def test_values_are_found_behind_punctuation_and_in_pieces() -> None:
     assert calibrated(VERDICT, tokens).confidence == pytest.approx(0.75 * 0.75)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "no flags", '{"answer_complete": true}', REPLY.replace('"need_tool": false', '"need_tool": true')]
-)
-def test_tokens_of_another_verdict_change_nothing(text: str) -> None:
-    """Without both flags, or with others than the verdict was read to have, the stated confidence stays."""
+def test_of_several_verdicts_the_last_one_counts() -> None:
+    """A verdict that is quoted before the real one says nothing about its confidence."""
+    quoted = tokens_of(REPLY, flag={"true": 0.5, "false": 0.5})
+    tokens = [*quoted, *tokens_of(REPLY, flag={"true": 0.8, "false": 0.2})]
+    assert calibrated(VERDICT, tokens).confidence == pytest.approx(0.8 * 0.2)
+
+
+@pytest.mark.parametrize("text", ["", "no flags", '{"answer_complete": true}', '{"need_tool": "true"}'])
+def test_without_both_flags_nothing_changes(text: str) -> None:
+    """Where the tokens do not hold both flags, or there are no tokens, the stated confidence stays."""
     assert calibrated(VERDICT, tokens_of(text, flag={"true": 0.5, "false": 0.5})) == VERDICT
     assert calibrated(VERDICT, None) == VERDICT
 

@@ -16,7 +16,8 @@ __all__ = ["LOGPROB_ARGS", "calibrated"]
 LOGPROB_ARGS: Final[dict[str, Any]] = {"logprobs": True, "top_logprobs": 5}
 """Extra create arguments that ask for what `calibrated` needs; five alternatives hold both truth values in practice."""
 
-_FLAG: Final = re.compile(rb'"(answer_complete|need_tool)"\s*:\s*(true|false)')
+_FLAGS: Final = ("answer_complete", "need_tool")
+_FLAG: Final = re.compile(rf'"({"|".join(_FLAGS)})"\s*:\s*(true|false)'.encode())
 _NO_LETTER: Final = re.compile(r"^[^a-z]+")
 
 
@@ -31,14 +32,15 @@ def calibrated(verdict: Verdict, logprobs: Sequence[ChatCompletionTokenLogprob] 
         logprobs: The tokens of the reply, with alternatives. None: the client has none.
 
     Returns:
-        The verdict with its new confidence; as it was where the tokens do not hold both flags, or hold others than it.
+        The verdict with its new confidence, also where a flag was corrected after it was read; as it was where the
+        tokens do not hold both flags.
     """
     if not logprobs:
         return verdict
     tokens = [_bytes_of(token) for token in logprobs]
-    written = {match[1].decode(): match for match in _FLAG.finditer(b"".join(tokens))}
-    flags = {"answer_complete": verdict.answer_complete, "need_tool": verdict.need_tool}
-    if {name: match[2] == b"true" for name, match in written.items()} != flags:
+    # A reply may quote a verdict before it gives its own: the last one counts.
+    written = {match[1]: match for match in _FLAG.finditer(b"".join(tokens))}
+    if len(written) < len(_FLAGS):
         return verdict
     chances = [_chance(logprobs[_token_at(tokens, match.start(2))], match[2]) for match in written.values()]
     return verdict.model_copy(update={"confidence": math.prod(chances)})

@@ -322,8 +322,8 @@ def _text_of(result: CreateResult) -> str:
 
 
 def _calibrated(parsed: ParsedVerdict, reply: _Reply) -> ParsedVerdict:
-    # A verdict that broke off or was corrected is not the one the probabilities belong to.
-    if parsed.verdict is None or parsed.truncated or parsed.contradictions:
+    # A verdict that broke off has no confidence at all.
+    if parsed.verdict is None or parsed.truncated:
         return parsed
     return replace(parsed, verdict=calibrated(parsed.verdict, reply.logprobs))
 
