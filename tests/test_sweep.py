@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from agentloop_autogen import LoopConfig
+from agentloop_autogen import ControlAction, ControlBranch, Decision, LoopConfig, Verdict
 from agentloop_autogen.diagnostics import Trace, replay, sweep
 from agentloop_autogen.diagnostics.sweep import STANDARD_SWEEP, frontier
-from agentloop_autogen.errors import UsageError
+from agentloop_autogen.errors import TraceError, UsageError
 
 from .trace_samples import scored, tool_round, trace_of
 
@@ -69,6 +70,19 @@ def test_the_standard_sweep_holds_the_defaults_and_the_gates() -> None:
     assert LoopConfig() in STANDARD_SWEEP.values()
     assert {"exact gate", "paper gate"} <= set(STANDARD_SWEEP)
     assert len(sweep([LATE])) == len(STANDARD_SWEEP)
+
+
+def test_one_recorded_trace_among_many_is_enough_wherever_it_stands() -> None:
+    """Traces are read in batches; a batch without any recorded verdict is no error, no verdict at all is."""
+    verdict = Verdict(answer_complete=False, need_tool=True, confidence=0.9)
+    decided = replace(LATE.rounds[0], decision=Decision(
+        round=1, action=ControlAction.CONTINUE_INVOCATION, branch=ControlBranch.KEEP_DECODE, verdict=verdict
+    ))  # fmt: skip
+    recorded = replace(LATE, rounds=(decided, *LATE.rounds[1:]))
+    (point,) = sweep([*[LATE] * 600, recorded], {"one": LoopConfig(patience=1)}, verdicts="recorded")
+    assert point.savings.traces == 601
+    with pytest.raises(TraceError, match="none of the 600 traces"):
+        sweep([LATE] * 600, {"one": LoopConfig(patience=1)}, verdicts="recorded")
 
 
 def test_a_sweep_without_settings_is_refused() -> None:

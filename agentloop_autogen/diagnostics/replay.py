@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agentloop_autogen.diagnostics.savings import Savings
     from agentloop_autogen.verify.base import SlotVerifier
 
-__all__ = ["ReplayResult", "Verdicts", "replay", "replays"]
+__all__ = ["ReplayResult", "Verdicts", "replay", "replays", "with_verdicts"]
 
 Verdicts = Literal["mechanical", "recorded"]
 """Who judges the rounds of a replay, where no verifier does."""
@@ -81,7 +81,8 @@ def replay(
         UsageError: `verdicts` is something else.
     """
     config = loop or LoopConfig()
-    return ReplayResult(loop=config, rows=tuple(one.row for one in replays(traces, config, verdicts=verdicts)))
+    watched = with_verdicts(traces) if verdicts == "recorded" else traces
+    return ReplayResult(loop=config, rows=tuple(one.row for one in replays(watched, config, verdicts=verdicts)))
 
 
 def replays(traces: Iterable[Trace], loop: LoopConfig, *, verdicts: Verdicts | SlotVerifier) -> Iterator[Replayed]:
@@ -92,16 +93,20 @@ def replays(traces: Iterable[Trace], loop: LoopConfig, *, verdicts: Verdicts | S
         judge = mechanical_judge(loop)
         yield from (replay_with(trace, loop, judge) for trace in traces)
     elif verdicts == "recorded":
-        yield from _as_recorded(traces, loop)
+        yield from (replay_with(trace, loop, recorded_judge(trace) or mechanical_judge(loop)) for trace in traces)
     else:
         raise UsageError(f"verdicts={verdicts!r} is none of 'mechanical', 'recorded' and a SlotVerifier")
 
 
-def _as_recorded(traces: Iterable[Trace], loop: LoopConfig) -> Iterator[Replayed]:
+def with_verdicts(traces: Iterable[Trace]) -> Iterator[Trace]:
+    """Pass traces on, and see at their end that at least one of them records a verdict.
+
+    Raises:
+        TraceError: None does.
+    """
     seen = recorded = 0
     for trace in traces:
-        judge = recorded_judge(trace)
-        seen, recorded = seen + 1, recorded + (judge is not None)
-        yield replay_with(trace, loop, judge or mechanical_judge(loop))
+        seen, recorded = seen + 1, recorded + (recorded_judge(trace) is not None)
+        yield trace
     if seen and not recorded:
         raise TraceError(f"none of the {seen} traces records a verdict: replay them with verdicts='mechanical'")

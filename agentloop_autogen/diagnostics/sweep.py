@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from agentloop_autogen.core.config import LoopConfig
-from agentloop_autogen.diagnostics.replay import Verdicts, replays
+from agentloop_autogen.diagnostics.replay import Verdicts, replays, with_verdicts
 from agentloop_autogen.diagnostics.summary import needs_polars
 from agentloop_autogen.diagnostics.trace import Trace
 from agentloop_autogen.errors import UsageError
@@ -65,6 +65,7 @@ def sweep(
 
     Raises:
         MissingExtraError: Polars is not installed.
+        TraceError: `recorded` was asked for, and no trace records a verdict.
         UsageError: There are no settings.
     """
     tried = STANDARD_SWEEP if settings is None else settings
@@ -73,7 +74,7 @@ def sweep(
     with needs_polars():
         from agentloop_autogen.diagnostics.savings import sum_up, sums_of
     sums: dict[str, list[pl.DataFrame]] = {label: [] for label in tried}
-    left = iter(traces)
+    left = with_verdicts(traces) if verdicts == "recorded" else iter(traces)
     # A batch meets all settings before the next is read: its rounds are put into comparable form only once.
     while batch := list(islice(left, _BATCH)):
         for label, loop in tried.items():

@@ -13,7 +13,7 @@ from agentloop_autogen.core.config import LoopConfig
 from agentloop_autogen.diagnostics.loop_run import Replayed
 from agentloop_autogen.diagnostics.measures import measure
 from agentloop_autogen.diagnostics.metric import Metric
-from agentloop_autogen.diagnostics.replay import Verdicts, replays
+from agentloop_autogen.diagnostics.replay import Verdicts, replays, with_verdicts
 from agentloop_autogen.diagnostics.report.data import Distribution, FrontierPoint, GroupRow, ReportData
 from agentloop_autogen.diagnostics.report.timelines import timeline_of
 from agentloop_autogen.diagnostics.summary import GROUPS, needs_polars
@@ -68,13 +68,15 @@ def collect_report(
     config = loop or LoopConfig()
     tried = STANDARD_SWEEP if settings is None else settings
     collected = _Collected(timelines)
-    left = iter(traces)
+    left = with_verdicts(traces) if verdicts == "recorded" else iter(traces)
+    # Rivals meet the same verdicts; a verifier is too dear to be asked again for each of them.
+    rivals: Verdicts = "recorded" if verdicts == "recorded" else "mechanical"
     while batch := list(islice(left, _BATCH)):
         found = list(replays(batch, config, verdicts=verdicts))
         collected.add(batch, found)
         for label, other in tried.items():
             if other != config:
-                collected.add_rival(label, replays(batch, other, verdicts="mechanical"))
+                collected.add_rival(label, replays(batch, other, verdicts=rivals))
     notes = tuple(filter(None, [skipped()]))
     return collected.report(config, title=title, notes=notes, settings=tried)
 

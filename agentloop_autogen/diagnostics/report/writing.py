@@ -68,6 +68,6 @@ def _replace(path: Path, text: str) -> None:
             file.write(text)
         Path(name).chmod(0o644)
         Path(name).replace(path)
-    except BaseException:
+    except BaseException:  # Ctrl-C, too, must leave no part of a page behind.
         Path(name).unlink(missing_ok=True)
         raise
