@@ -1,0 +1,1 @@
+"""Every system that can be put to the tasks, each a small adapter."""

@@ -1,0 +1,1 @@
+"""Families of executable, machine-graded tasks."""

@@ -1,0 +1,1 @@
+"""The Slot State Store: what past requests needed, kept so that it helps the next one (Fig. 5 of the paper)."""
