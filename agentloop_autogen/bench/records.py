@@ -65,7 +65,7 @@ class Attempt(_Record):
     detail: str = ""
     stop_reason: str = ""
     error: str | None = None
-    """Why the attempt failed as such (a fault, a timeout); None: it came to its own end. A failed one is not correct."""
+    """Why the attempt failed as such (a fault, a timeout), which is never correct; None: it came to its own end."""
     began_at: str
     """Wall-clock time in UTC, ISO 8601."""
     elapsed_s: float
