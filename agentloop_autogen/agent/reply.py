@@ -29,7 +29,8 @@ from agentloop_autogen.instrumentation import Scope, record_ending
 from agentloop_autogen.metadata import ending_metadata, verdict_metadata
 
 if TYPE_CHECKING:
-    from agentloop_autogen.agent.run import Planned, Run
+    from agentloop_autogen.agent.planning import Planned
+    from agentloop_autogen.agent.run import Run
 
 __all__ = ["failed", "handed_off", "replied"]
 
