@@ -23,7 +23,7 @@ from agentloop_autogen.faults import describe_error
 if TYPE_CHECKING:
     from agentloop_autogen.agent.run import Run
 
-__all__ = ["Planned", "PlanningCall", "PlanningFailed", "SearchOver", "plan"]
+__all__ = ["Emit", "Planned", "PlanningCall", "PlanningFailed", "SearchOver", "plan"]
 
 PLANNING_ATTEMPTS: Final = 2
 RETRY_PAUSE_S: Final = 0.2

@@ -215,6 +215,7 @@ def _outcome(run: Run, decision: Decision, *, text: str, fallback: bool, error: 
         unresolved=_unresolved(decision),
         rounds=run.budget.rounds,
         model_calls=run.budget.model_calls,
+        dropped_calls=run.budget.dropped_calls,
         verifier_calls=run.budget.verifier_calls,
         synthesis_calls=run.budget.synthesis_calls,
         tool_calls=run.budget.tool_calls,

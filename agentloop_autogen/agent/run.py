@@ -36,6 +36,7 @@ from agentloop_autogen.agent.model_call import ModelCall
 from agentloop_autogen.agent.planning import Planned, PlanningFailed, SearchOver, plan
 from agentloop_autogen.agent.reply import failed, handed_off, replied
 from agentloop_autogen.agent.request import RunRequest
+from agentloop_autogen.agent.speculation import Speculation, is_wanted
 from agentloop_autogen.agent.teammates import HandedOver
 from agentloop_autogen.agent.tool_round import execute_tools, round_of
 from agentloop_autogen.agent.tools import ToolRunner
@@ -107,6 +108,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.budget = Budget(self.parts.config)
+        self.ahead = Speculation(self)
         self.controller = LoopController(self.parts.config, request=self.about.text)
         self.tools = ToolRunner(self.parts.workbenches, self.parts.handoff_tools, emit=self.emit, token=self.token)
 
@@ -121,7 +123,7 @@ class Run:
                 if (handoff := await handed_off(self, planned, results)) is not None:
                     return handoff
                 self.controller.observe(round_of(planned, results))  # 15: stability, novelty, patterns
-                verdict = await self.verify()  # 13: what is covered, what is missing
+                verdict = await self.verify(planned)  # 13: what is covered, what is missing
                 decision = await self.decide(verdict, planned)  # 14, 17: closure and the control action
                 if decision.action is not ControlAction.CONTINUE_INVOCATION:
                     return await replied(self, decision)  # 20-25: synthesise, or return the grounded answer
@@ -132,6 +134,8 @@ class Run:
             return await replied(self, await self.stop_early(ControlBranch.BUDGET_BREAK, reason, action=action))
         except PlanningFailed as failure:
             return await failed(self, failure.problem, failure.error)
+        finally:
+            await self.ahead.drop()
 
     # --- events and usage ----------------------------------------------------------------------------------------
 
@@ -158,20 +162,21 @@ class Run:
     # --- planning ------------------------------------------------------------------------------------------------
 
     async def plan(self) -> Planned:
-        """Make the planning call of a round."""
+        """Return the planning of a round: the reply made ahead of the decision where it is wanted, else a new one."""
         await self.clock.running()
         self.budget.rounds += 1
-        return await plan(self)
+        return await self.ahead.reply() or await plan(self)
 
     # --- verdict and decision ------------------------------------------------------------------------------------
 
-    async def verify(self) -> Verdict | None:
+    async def verify(self, planned: Planned) -> Verdict | None:
         """Ask the verifier about the round just observed; None where it need not be asked."""
         if not self.controller.needs_verdict():
             return None
         await self.clock.running()
         if self.search_s() <= 0:
             raise SearchOver
+        self.ahead.begin(planned)
         verdict = await verdict_on(self)
         if isinstance(verdict, UnavailableVerdict) and self.search_s() <= 0:
             raise SearchOver
@@ -205,11 +210,14 @@ class Run:
             limit = self.budget.after_round(elapsed_s=self.clock.elapsed_s, reflects=not planned.reply.calls)
             if limit is not None:
                 decision = self.controller.stop_for_budget(limit)
+        if not is_wanted(decision, drops_round=self._drops_round(decision)):
+            await self.ahead.drop()
         await self.announce(decision)
         return decision
 
     async def stop_early(self, branch: ControlBranch, reason: str, *, action: ControlAction) -> Decision:
         """Return the decision of a run that ends in a round no rule was asked about."""
+        await self.ahead.drop()
         decision = self.controller.stop_early(branch, reason, action=action)
         await self.announce(decision)
         return decision
@@ -235,12 +243,15 @@ class Run:
         if not planned.reply.calls:
             await self._send_back(decision, planned, keeps_draft=not rolls_back)
             return
-        if rolls_back and not self.controller.brought_news:
+        if self._drops_round(decision):
             self.overlay.drop(*self.round_messages)
         if decision.branch is ControlBranch.NUDGE:
             await self._add(UserMessage(content=self._nudge(decision), source="user"))
         elif decision.verdict is not None and self.parts.config.policy is Policy.EXTENDED:
             self.overlay.note = prompts.open_slots_note(decision.verdict, decision.branch)
+
+    def _drops_round(self, decision: Decision) -> bool:
+        return decision.branch is ControlBranch.ROLLBACK_RETRY and not self.controller.brought_news
 
     async def _send_back(self, decision: Decision, planned: Planned, *, keeps_draft: bool) -> None:
         self.budget.reflections += 1
