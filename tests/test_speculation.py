@@ -38,6 +38,7 @@ from agentloop_autogen import (
     VLLMChatCompletionClient,
 )
 from agentloop_autogen.agent.speculation import is_wanted
+from agentloop_autogen.console.view import cost_lines
 from agentloop_autogen.testing import ScriptedVerifier, VerifyCall
 
 from .fake_openai import FakeOpenAI, Reply, tool_call
@@ -471,6 +472,15 @@ class Endless(ScriptedModel):
             yield piece
 
 
+async def test_the_summary_of_a_run_says_how_many_calls_were_in_vain() -> None:
+    """The lines that say what a run cost name the calls made in vain, and nothing where there were none."""
+    agent = agent_of(ScriptedModel([call("find"), HANG, "the answer"]), Timed([UNWRITTEN]), tools=[find], loop=AHEAD)
+    await agent.run(task="go")
+    outcome = outcome_of(agent)
+    assert "2 planning (1 in vain), 1 verifier" in cost_lines(outcome)[0]
+    assert "2 planning, 1 verifier" in cost_lines(outcome.model_copy(update={"dropped_calls": 0}))[0]
+
+
 # --- failures --------------------------------------------------------------------------------------------------------
 
 
@@ -612,9 +622,14 @@ async def test_a_reply_that_is_still_coming_is_shown_from_the_decision_on() -> N
     model = Dripping([*finds(1), "".join(pieces)], pieces=pieces)
     agent = agent_of(model, Timed([open_verdict(), CLOSED], 0.05), tools=[find], loop=AHEAD, model_client_stream=True)
     arrivals: list[tuple[float, str]] = []
+    ids: set[str | None] = set()
     async for message in agent.run_stream(task="go"):
         if isinstance(message, ModelClientStreamingChunkEvent):
             arrivals.append((time.monotonic(), message.content))
+            ids.add(message.full_message_id)
+        elif isinstance(message, TextMessage) and message.source == "agent":
+            ids.add(message.id)
+    assert len(ids) == 1
     assert [content for _, content in arrivals] == pieces
     assert arrivals[-1][0] - arrivals[0][0] > 0.1
 
