@@ -414,10 +414,13 @@ async def test_a_finished_call_in_vain_costs_what_the_server_says(stream: bool) 
     """A reply that was there before the verdict that ends the run is counted, and is on a message."""
     unused = result([call("find", {"number": 9})], usage=RequestUsage(300, 70))
     model = ScriptedModel([call("find"), unused, "the answer"])
-    agent = agent_of(model, Timed([UNWRITTEN], 0.05), tools=[find], loop=AHEAD, model_client_stream=stream)
+    loop = AHEAD.model_copy(update={"emit_control_events": True})
+    agent = agent_of(model, Timed([UNWRITTEN], 0.05), tools=[find], loop=loop, model_client_stream=stream)
     done = await agent.run(task="go")
     outcome = outcome_of(agent)
     assert (outcome.rounds, outcome.model_calls, outcome.dropped_calls) == (1, 2, 1)
+    (event,) = [message for message in done.messages if isinstance(message, ControlEvent)]
+    assert event.usage["agent"] == outcome.usage["agent"]
     assert outcome.usage["agent"].prompt_tokens == 10 + 300
     assert outcome.usage["agent"].completion_tokens == 5 + 70
     assert usage_sum(done) == tokens_of(agent)
@@ -692,6 +695,32 @@ async def test_cancelling_ends_a_hanging_pair(by: str) -> None:
         await task
     assert time.monotonic() - started < 0.5
     assert (model.cancelled, await left(), agent.last_outcome) == (1, set(), None)
+
+
+class Deaf(SlotVerifier):
+    """A verifier that does not heed its cancellation for a while."""
+
+    async def verify(self, *_: Any, **__: Any) -> Verdict:
+        """Judge."""
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(30)
+        await asyncio.sleep(0.5)
+        return CLOSED
+
+
+async def test_cancelling_does_not_wait_for_a_deaf_verifier_to_free_the_server() -> None:
+    """The call made ahead ends with the token at once, however long the verifier beside it takes to end."""
+    model = Watched([call("find"), HANG])
+    agent = agent_of(model, Deaf(), tools=[find], loop=AHEAD)
+    token = CancellationToken()
+    task = asyncio.ensure_future(agent.run(task="go", cancellation_token=token))
+    await asyncio.sleep(0.05)
+    token.cancel()
+    await asyncio.sleep(0.05)
+    assert (model.cancelled, model.active, task.done()) == (1, 0, False)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await left() == set()
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["before the decision", "while it is shown"])

@@ -135,7 +135,7 @@ class Run:
         except PlanningFailed as failure:
             return await failed(self, failure.problem, failure.error)
         finally:
-            await self.ahead.drop()
+            await self.ahead.drop()  # a run that is cancelled leaves no call behind
 
     # --- events and usage ----------------------------------------------------------------------------------------
 
