@@ -440,7 +440,8 @@ async def test_a_call_that_was_broken_off_costs_an_estimate(counted: int, stream
     used = outcome.usage["agent"]
     assert outcome.dropped_calls == 1
     own = used.prompt_tokens - counted
-    assert counted + 100 <= own <= counted + 100 + 60
+    # The result and its call have about 500 characters; where the first prompt was not counted, its 118 come on top.
+    assert own == pytest.approx(counted + (125 if counted else 155), abs=14)
     assert (used.completion_tokens - 5 >= model.pieces > 0) if streamed else (used.completion_tokens == 5)
     assert usage_sum(done) == tokens_of(agent)
 
