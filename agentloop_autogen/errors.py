@@ -6,6 +6,7 @@
     ├── UsageError            the caller asked for something that cannot be done (exit status 2)
     │   ├── ScenarioError     a scenario file cannot be read or does not fit its schema
     │   ├── TraceError        traces cannot be read, or hold nothing to work on
+    │   ├── TaskDataError     the data of a task family are missing, or not what they should be
     │   └── MissingExtraError an optional dependency is not installed
     └── ModelError            a model or its server could not do its part (exit status 1)
         ├── WeightsError      no weights were found, or they are not the ones expected
@@ -30,6 +31,7 @@ __all__ = [
     "ModelServerError",
     "ScenarioError",
     "ServerUnreachableError",
+    "TaskDataError",
     "ToolParserMissingError",
     "TraceError",
     "UnknownModelError",
@@ -52,6 +54,10 @@ class ScenarioError(UsageError):
 
 class TraceError(UsageError):
     """Traces cannot be read, or hold nothing to work on."""
+
+
+class TaskDataError(UsageError):
+    """The data of a task family are missing, or not what they should be."""
 
 
 class MissingExtraError(UsageError):
