@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agentloop_autogen.models import LocalModelServer
     from agentloop_autogen.scenario import Scenario
 
-__all__ = ["RunModel", "open_judge", "open_model", "serving"]
+__all__ = ["RunModel", "open_judge", "open_model", "probe_server", "server_key", "serving"]
 
 _PROBE_S = 5.0
 _NO_KEY = "none"
@@ -170,8 +170,8 @@ def _recording(model: RunModel, options: ModelOptions) -> RunModel:
 
 
 def _served(options: ModelOptions) -> RunModel:
-    key = _key(options.api_key_env)
-    _probe(options.base_url, options.model, key)
+    key = server_key(options.api_key_env)
+    probe_server(options.base_url, options.model, key)
     label = f"{options.model} at {options.base_url}"
     return _on_server(options.base_url, options.model, key=key, label=label)
 
@@ -183,7 +183,15 @@ def _on_server(base_url: str, model: str, *, key: str, label: str) -> RunModel:
     return RunModel(planner=client, verifier=client, name=model, label=label)
 
 
-def _key(variable: str | None) -> str:
+def server_key(variable: str | None) -> str:
+    """Return the key for a server.
+
+    Args:
+        variable: The environment variable that holds it. None: the server asks for none, any word will do.
+
+    Raises:
+        UsageError: The variable is not set.
+    """
     if variable is None:
         return _NO_KEY
     key = os.environ.get(variable, "").strip()
@@ -192,8 +200,18 @@ def _key(variable: str | None) -> str:
     return key
 
 
-def _probe(base_url: str, model: str, key: str) -> None:
-    """Find out at once what a run would find out late: no server, no such model, no access."""
+def probe_server(base_url: str, model: str, key: str) -> None:
+    """Find out at once what a run would find out late.
+
+    Args:
+        base_url: The server's API.
+        model: The model it is to have.
+        key: The key for it.
+
+    Raises:
+        UsageError: The address is none, the server refuses access, or it has no such model.
+        ModelError: No server answers.
+    """
     import httpx
 
     if not base_url.startswith(("http://", "https://")):
@@ -229,13 +247,16 @@ def _local(options: ModelOptions) -> Generator[RunModel]:
 
 
 @contextmanager
-def serving(weights: Path | None, *, host: str = "127.0.0.1", port: int = 0) -> Generator[LocalModelServer]:
+def serving(
+    weights: Path | None, *, host: str = "127.0.0.1", port: int = 0, parallel: int = 2
+) -> Generator[LocalModelServer]:
     """Serve the local model while the block runs.
 
     Args:
         weights: The file with its weights; None: found by themselves.
         host: Address to listen on.
         port: Port to listen on; 0: any free one.
+        parallel: Requests served at once.
 
     Yields:
         The server.
@@ -247,5 +268,5 @@ def serving(weights: Path | None, *, host: str = "127.0.0.1", port: int = 0) -> 
     from agentloop_autogen.console.preparation import find_weights
     from agentloop_autogen.models import LocalModelServer
 
-    with LocalModelServer(find_weights(weights), host=host, port=port) as server:
+    with LocalModelServer(find_weights(weights), host=host, port=port, parallel=parallel) as server:
         yield server
