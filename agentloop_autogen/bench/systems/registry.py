@@ -56,6 +56,18 @@ def _magentic_one() -> BenchSystem:
     return MagenticOne()
 
 
+def _reflection() -> BenchSystem:
+    from agentloop_autogen.bench.systems.reflection import FunctionCallingReflection
+
+    return FunctionCallingReflection()
+
+
+def _langgraph() -> BenchSystem:
+    from agentloop_autogen.bench.systems.langgraph import LangGraphAgent
+
+    return LangGraphAgent()
+
+
 def _controlled(name: str, description: str, **changes: Any) -> ListedSystem:  # noqa: ANN401 - settings of any type
     def make() -> BenchSystem:
         from agentloop_autogen.bench.systems.controlled import ControlledAgent
@@ -86,6 +98,16 @@ _LISTED: Final = (
         name="magentic-one",
         description="AutoGen's Magentic-One: an orchestrator that plans, and one agent with the tools.",
         make=_magentic_one,
+    ),
+    ListedSystem(
+        name="fc-reflection",
+        description="Function calls until there is an answer; the model then judges it, and goes on at most twice.",
+        make=_reflection,
+    ),
+    ListedSystem(
+        name="langgraph",
+        description="LangGraph's prebuilt ReAct agent (since version 1 LangChain's create_agent).",
+        make=_langgraph,
     ),
     _controlled("agentloop", "This package's agent with the extended policy, as it comes."),
     _controlled("agentloop-paper", "This package's agent with the paper's policy alone.", policy="paper"),
