@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from agentloop_autogen.bench.endpoint.server import CountedEndpoint
 from agentloop_autogen.bench.endpoint.traffic import AttemptTraffic
-from agentloop_autogen.bench.records import Attempt
+from agentloop_autogen.bench.records import Attempt, CountedModelCall, CountedToolCall
 from agentloop_autogen.bench.runner.counted_tools import CountedTools
 from agentloop_autogen.bench.runner.plan import PlannedAttempt
 from agentloop_autogen.bench.runner.settings import RunSettings
 from agentloop_autogen.bench.systems.system import Endpoint, SystemReply
-from agentloop_autogen.bench.tasks.task import Grade, TaskSession
+from agentloop_autogen.bench.tasks.task import BenchTool, Grade, TaskSession
 from agentloop_autogen.faults import describe_error
 from agentloop_autogen.waiting import stop_task
 
@@ -34,8 +35,13 @@ class _Run:
     """What came of letting the system run."""
 
     reply: SystemReply
+    grade: Grade
     error: str | None
-    elapsed_s: float
+    elapsed_s: float = 0.0
+    waited_s: float = 0.0
+    model_calls: tuple[CountedModelCall, ...] = ()
+    tool_calls: tuple[CountedToolCall, ...] = ()
+    unreachable: bool = False
 
 
 async def execute_attempt(planned: PlannedAttempt, endpoint: CountedEndpoint, settings: RunSettings) -> ExecutedAttempt:
@@ -50,20 +56,7 @@ async def execute_attempt(planned: PlannedAttempt, endpoint: CountedEndpoint, se
         Its record; a fault of the system, its task or its time limit is an error in it.
     """
     task, began_at = planned.task, datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-    async with endpoint.attempt(settings.decoding_of(planned.seed)) as traffic:
-        tools = CountedTools((), traffic.now)
-        grade = Grade(correct=False)
-        try:
-            session = task.open()
-        except Exception as error:  # noqa: BLE001 - a world that does not open fails this attempt alone
-            run = _Run(reply=SystemReply(answer=""), error=f"opening the task: {describe_error(error)}", elapsed_s=0.0)
-        else:
-            try:
-                tools = CountedTools(session.tools, traffic.now)
-                run = await _run(planned, tools, traffic, settings)
-                run, grade = _graded(run, session)
-            finally:
-                session.close()
+    run = await _in_its_world(planned, endpoint, settings)
     attempt = Attempt(
         system=planned.system.name,
         family=task.family,
@@ -75,52 +68,65 @@ async def execute_attempt(planned: PlannedAttempt, endpoint: CountedEndpoint, se
         settings=settings.digest,
         request=task.request,
         answer=run.reply.answer,
-        correct=grade.correct,
-        detail=grade.detail,
+        correct=run.grade.correct,
+        detail=run.grade.detail,
         stop_reason=run.reply.stop_reason,
         error=run.error,
         began_at=began_at,
         elapsed_s=run.elapsed_s,
-        waited_s=traffic.waited_s,
-        model_calls=traffic.calls,
-        tool_calls=tools.calls,
+        waited_s=run.waited_s,
+        model_calls=run.model_calls,
+        tool_calls=run.tool_calls,
         outcome=run.reply.outcome,
     )
-    return ExecutedAttempt(attempt=attempt, unreachable=traffic.unreachable)
+    return ExecutedAttempt(attempt=attempt, unreachable=run.unreachable)
 
 
-async def _run(planned: PlannedAttempt, tools: CountedTools, traffic: AttemptTraffic, settings: RunSettings) -> _Run:
-    limits = settings.limits_of(planned.seed)
+async def _in_its_world(planned: PlannedAttempt, endpoint: CountedEndpoint, settings: RunSettings) -> _Run:
+    try:
+        session = planned.task.open()
+    except Exception as error:  # noqa: BLE001 - a world that does not open fails this attempt alone
+        fault = f"opening the task: {describe_error(error)}"
+        return _Run(reply=SystemReply(answer=""), grade=Grade(correct=False), error=fault)
+    try:
+        async with endpoint.attempt(settings.decoding_of(planned.seed)) as traffic:
+            run = _graded(await _run(planned, session.tools, traffic, settings), session)
+        return replace(run, model_calls=traffic.calls, waited_s=traffic.waited_s, unreachable=traffic.unreachable)
+    finally:
+        session.close()
+
+
+async def _run(
+    planned: PlannedAttempt, given: Sequence[BenchTool], traffic: AttemptTraffic, settings: RunSettings
+) -> _Run:
+    limits, task = settings.limits_of(planned.seed), planned.task
+    tools = CountedTools(given, traffic.now)
     endpoint = Endpoint(base_url=traffic.base_url, model=settings.model, context_length=settings.context_length)
-    task = planned.task
-    began = traffic.now()
     work = asyncio.ensure_future(planned.system.run(task.instructions, task.request, tools.tools, endpoint, limits))
     try:
         await asyncio.wait({work}, timeout=limits.timeout_s)
     except asyncio.CancelledError:
         await stop_task(work)
         raise
-    elapsed_s = traffic.now() - began
+    elapsed_s = traffic.now()
+    late = not work.done()
+    await stop_task(work)
     reply, error = SystemReply(answer=""), None
-    if not work.done():
-        await stop_task(work)
+    if late:
         error = f"timeout: no answer within {limits.timeout_s:g} s"
     elif work.cancelled():
         error = "the system cancelled itself"
+    elif (fault := work.exception()) is not None:
+        error = describe_error(fault)
     else:
-        fault = work.exception()
-        if fault is None:
-            reply = work.result()
-        else:
-            error = describe_error(fault)
-    return _Run(reply=reply, error=error, elapsed_s=elapsed_s)
+        reply = work.result()
+    return _Run(reply=reply, grade=Grade(correct=False), error=error, elapsed_s=elapsed_s, tool_calls=tools.calls)
 
 
-def _graded(run: _Run, session: TaskSession) -> tuple[_Run, Grade]:
+def _graded(run: _Run, session: TaskSession) -> _Run:
     if run.error is not None:
-        return run, Grade(correct=False)
+        return run
     try:
-        return run, session.grade(run.reply.answer)
+        return replace(run, grade=session.grade(run.reply.answer))
     except Exception as error:  # noqa: BLE001 - a grader that fails fails this attempt alone
-        why = f"grading the answer: {describe_error(error)}"
-        return _Run(reply=run.reply, error=why, elapsed_s=run.elapsed_s), Grade(correct=False)
+        return replace(run, error=f"grading the answer: {describe_error(error)}")
