@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from agentloop_autogen.bench.tasks import spider
+from agentloop_autogen.bench.tasks import bfcl, hotpot, spider
 from agentloop_autogen.bench.tasks.halves import in_order
 from agentloop_autogen.bench.tasks.task import BenchTask, Half
 from agentloop_autogen.errors import UsageError
@@ -45,6 +45,25 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
                 "the cut of it that InterCode publishes",
                 licence="CC BY-SA 4.0 (Spider); MIT (InterCode)",
                 load=spider.load,
+            ),
+            Family(
+                name="hotpot",
+                description="Answers questions that need facts from two articles by searching paragraphs of Wikipedia.",
+                kind="grounded question answering",
+                source="HotpotQA's development set with contexts (https://hotpotqa.github.io): "
+                "`hotpot_dev_distractor_v1.json`; or a cut of it",
+                licence="CC BY-SA 4.0",
+                load=hotpot.load,
+            ),
+            Family(
+                name="bfcl",
+                description="Carries out requests with the functions of simulated services such as a file system, a "
+                "car or a travel agency: the first turn of each multi-turn task.",
+                kind="tool-intensive",
+                source="the package bfcl-eval (https://gorilla.cs.berkeley.edu): "
+                "`pip install --no-deps bfcl-eval==2026.3.23`",
+                licence="Apache-2.0",
+                load=bfcl.load,
             ),
         )
     }

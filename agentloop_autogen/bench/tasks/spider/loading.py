@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property, partial
@@ -56,8 +57,10 @@ class Database:
 
     @cached_property
     def source(self) -> sqlite3.Connection:
-        """The database, never handed to a model."""
-        return self._make()
+        """The database, never handed to a model; closed with the last task over it."""
+        connection = self._make()
+        weakref.finalize(self, connection.close)
+        return connection
 
     @cached_property
     def texts(self) -> grading.Vocabulary:
