@@ -10,9 +10,9 @@ from typing import Final
 import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agentloop_autogen.bench.endpoint import Upstream
+from agentloop_autogen.bench.endpoint import AppServer, Upstream
 from agentloop_autogen.console.bench_options import BenchRun
-from agentloop_autogen.console.models import probe_server, server_key, serving
+from agentloop_autogen.console.models import NO_KEY, probe_server, server_key, serving
 from agentloop_autogen.console.options import ModelPlace
 from agentloop_autogen.errors import UsageError
 
@@ -21,6 +21,7 @@ __all__ = ["ServedModel", "open_served"]
 _CONTEXT: Final = 8192
 _ASK_S: Final = 5.0
 _UNNAMED: Final = "server"
+_API: Final = "/v1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,22 @@ def open_served(run: BenchRun) -> Generator[ServedModel]:
         if len(told) > 1:
             raise UsageError("the servers differ in kind or context length: give --base-url those that are alike")
         kind, context_length = told.pop()
+        if run.guided:
+            upstreams = tuple(stack.enter_context(_guided(upstream, name, context_length)) for upstream in upstreams)
         yield ServedModel(name=name, kind=kind, context_length=context_length, upstreams=upstreams)
+
+
+@contextmanager
+def _guided(upstream: Upstream, name: str, context_length: int) -> Generator[Upstream]:
+    """Put guided tool calling before a server, so that every system gets the same."""
+    from agentloop_autogen.models import build_app
+
+    if upstream.api_key not in (None, NO_KEY):
+        raise UsageError("--tool-mode guided passes no key on: leave --api-key-env out, or serve without a key")
+    if not upstream.base_url.endswith(_API):
+        raise UsageError(f"--tool-mode guided needs a --base-url that ends in {_API}, not {upstream.base_url}")
+    with AppServer(build_app(upstream.base_url.removesuffix(_API), name, context_length)) as server:
+        yield Upstream(base_url=f"{server.url}{_API}")
 
 
 def _look_up(upstream: Upstream, name: str) -> tuple[str, int]:

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from agentloop_autogen.models import LocalModelServer
     from agentloop_autogen.scenario import Scenario
 
-__all__ = ["RunModel", "open_judge", "open_model", "probe_server", "server_key", "serving"]
+__all__ = ["NO_KEY", "RunModel", "open_judge", "open_model", "probe_server", "server_key", "serving"]
 
 _PROBE_S = 5.0
-_NO_KEY = "none"
+NO_KEY = "none"
+"""What a server that asks for no key is given as one."""
 
 
 class _ListedModel(BaseModel):
@@ -193,7 +194,7 @@ def server_key(variable: str | None) -> str:
         UsageError: The variable is not set.
     """
     if variable is None:
-        return _NO_KEY
+        return NO_KEY
     key = os.environ.get(variable, "").strip()
     if not key:
         raise UsageError(f"environment variable {variable} is not set: export it, or leave --api-key-env out")
@@ -243,7 +244,7 @@ def _model_names(body: bytes) -> list[str]:
 def _local(options: ModelOptions) -> Generator[RunModel]:
     with serving(options.weights) as server:
         label = f"{server.model_id} in this process"
-        yield _on_server(server.base_url, server.model_id, key=_NO_KEY, label=label)
+        yield _on_server(server.base_url, server.model_id, key=NO_KEY, label=label)
 
 
 @contextmanager

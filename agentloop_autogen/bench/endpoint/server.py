@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import threading
-import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self
 
+from agentloop_autogen.bench.endpoint.app_server import AppServer
 from agentloop_autogen.bench.endpoint.traffic import AttemptTraffic
 from agentloop_autogen.bench.endpoint.upstream import Upstream, UpstreamQueue
 from agentloop_autogen.errors import MissingExtraError, ModelError, UsageError
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from agentloop_autogen.bench.endpoint.app import CountingProxy
 
 __all__ = ["CountedEndpoint"]
-
-_START_S: Final = 15.0
-_STOP_S: Final = 5.0
 
 
 class CountedEndpoint:
@@ -50,18 +43,23 @@ class CountedEndpoint:
             raise UsageError("a counted endpoint needs at least one real endpoint: give its base URL")
         self._queues = [UpstreamQueue(upstream, most=most_requests) for upstream in upstreams]
         self._proxy: CountingProxy | None = None
-        self._socket: socket.socket | None = None
-        self._server: uvicorn.Server | None = None
-        self._thread: threading.Thread | None = None
+        self._server: AppServer | None = None
 
     def __enter__(self) -> Self:
-        self._start()
+        try:
+            from agentloop_autogen.bench.endpoint.app import CountingProxy
+        except ImportError:
+            raise MissingExtraError("the benchmark", "bench") from None
+        self._proxy = CountingProxy(self._queues)
+        self._server = AppServer(self._proxy.app).__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop()
+        if self._server is not None:
+            self._server.__exit__(kind, error, trace)
+        self._proxy = self._server = None
 
     @asynccontextmanager
     async def attempt(self, decoding: Mapping[str, Any]) -> AsyncGenerator[AttemptTraffic, None]:
@@ -73,54 +71,13 @@ class CountedEndpoint:
         Yields:
             The traffic, whose `base_url` is where the system finds the model.
         """
-        if self._proxy is None or self._proxy.loop is None or self._socket is None:
+        if self._proxy is None or self._proxy.loop is None or self._server is None:
             raise ModelError("the counted endpoint is not running: open it with `with`")
         token = uuid.uuid4().hex
-        port = self._socket.getsockname()[1]
-        traffic = AttemptTraffic(f"http://127.0.0.1:{port}/attempts/{token}/v1", decoding)
+        traffic = AttemptTraffic(f"{self._server.url}/attempts/{token}/v1", decoding)
         self._proxy.open_attempts[token] = traffic
         try:
             yield traffic
         finally:
             settling = asyncio.run_coroutine_threadsafe(self._proxy.settle(token), self._proxy.loop)
             await asyncio.wrap_future(settling)
-
-    def _start(self) -> None:
-        try:
-            import uvicorn
-
-            from agentloop_autogen.bench.endpoint.app import CountingProxy
-        except ImportError:
-            raise MissingExtraError("the benchmark", "bench") from None
-        self._proxy = CountingProxy(self._queues)
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._socket.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(
-            self._proxy.app,
-            loop="asyncio",
-            ws="none",
-            log_config=None,
-            log_level="critical",
-            access_log=False,
-            lifespan="on",
-            timeout_graceful_shutdown=1,
-        )
-        self._server = uvicorn.Server(config)
-        sockets = {"sockets": [self._socket]}
-        self._thread = threading.Thread(target=self._server.run, kwargs=sockets, name="agentloop-bench", daemon=True)
-        self._thread.start()
-        deadline = time.monotonic() + _START_S
-        while not self._server.started:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
-                self._stop()
-                raise ModelError(f"the counted endpoint did not come up within {_START_S:.0f} s: try again")
-            time.sleep(0.01)
-
-    def _stop(self) -> None:
-        if self._server is not None:
-            self._server.should_exit = True
-        if self._thread is not None:
-            self._thread.join(_STOP_S)
-        if self._socket is not None:
-            self._socket.close()
-        self._proxy = self._socket = self._server = self._thread = None

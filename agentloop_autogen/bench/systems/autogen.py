@@ -69,7 +69,8 @@ class MagenticOne:
     ) -> SystemReply:
         """Answer one request."""
         async with _agent(instructions, tools, endpoint, limits, iterations=1) as (agent, client):
-            team = MagenticOneGroupChat([agent], client, max_turns=limits.rounds)
+            # The orchestrator lets one turn more than that begin.
+            team = MagenticOneGroupChat([agent], client, max_turns=limits.rounds - 1)
             result = await team.run(task=request)
         # The orchestrator writes the answer; the names of its messages are not part of its interface.
         return SystemReply(answer=_last_text(result), stop_reason=result.stop_reason or "")
