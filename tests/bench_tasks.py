@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from agentloop_autogen.bench.systems.system import BenchSystem, Endpoint, Limits, SystemReply
+from agentloop_autogen.bench.tasks.families import Family
 from agentloop_autogen.bench.tasks.task import BenchTask, BenchTool, Grade, Half
 
-__all__ = ["CODE", "CodeSession", "StubSystem", "code_task", "code_tool"]
+__all__ = ["CODE", "CodeSession", "StubSystem", "as_system", "code_family", "code_task", "code_tool"]
 
 CODE = "4711"
 
@@ -91,3 +93,15 @@ class StubSystem:
 def as_system(stub: StubSystem) -> BenchSystem:
     """The stub as what it stands for."""
     return stub
+
+
+def code_family() -> Family:
+    """Twenty tasks, half of them held out."""
+
+    def load(data: Path | None) -> Sequence[BenchTask]:
+        halves = (Half.DEVELOPMENT, Half.HELD_OUT)
+        return [replace(code_task(number), half=halves[number % 2]) for number in range(20)]
+
+    return Family(
+        name="codes", description="Tells codes of doors.", kind="test", source="made up", licence="MIT", load=load
+    )

@@ -29,7 +29,7 @@ from agentloop_autogen.bench.runner import (
 )
 from agentloop_autogen.bench.systems.registry import SYSTEMS, make_systems
 from agentloop_autogen.bench.systems.system import Limits
-from agentloop_autogen.bench.tasks.families import FAMILIES, load_tasks
+from agentloop_autogen.bench.tasks import families
 from agentloop_autogen.bench.tasks.task import Half
 from agentloop_autogen.console.bench_models import ServedModel, open_served
 from agentloop_autogen.console.bench_options import BenchRun
@@ -67,7 +67,7 @@ def list_families(*, as_json: bool) -> int:
     """
     rows = [
         {"name": family.name, "description": family.description, "kind": family.kind, "source": family.source}
-        for family in FAMILIES.values()
+        for family in families.FAMILIES.values()
     ]
     return _list("tasks", rows, as_json=as_json)
 
@@ -101,7 +101,7 @@ def run_benchmark(run: BenchRun, *, as_json: bool) -> int:
     tasks = [
         task
         for family in run.families
-        for task in load_tasks(family, data=run.data, limit=run.limit, half=half, seed=run.order)
+        for task in families.load_tasks(family, data=run.data, limit=run.limit, half=half, seed=run.order)
     ]
     plan = make_plan(systems, tasks, run.seeds)
     pace = Pace(run.rate, poisson=run.poisson, seed=run.order)
