@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from agentloop_autogen.console.bench_options import BenchRun, ModelPlaces
 from agentloop_autogen.console.model_arguments import add_model_arguments, model_options
-from agentloop_autogen.errors import MissingExtraError
+from agentloop_autogen.errors import MissingExtraError, UsageError
 
 __all__ = ["BENCH", "add_bench_command", "run_bench_command", "with_bench_default"]
 
@@ -76,6 +76,7 @@ def run_bench_command(args: argparse.Namespace) -> int:
 
 
 def _run_of(args: argparse.Namespace) -> BenchRun:
+    _check_ray(args)
     purpose = "does the tasks: --base-url URL[,URL] --model NAME, or --local"
     return BenchRun(
         systems=args.systems,
@@ -98,7 +99,18 @@ def _run_of(args: argparse.Namespace) -> BenchRun:
         rate=args.rate,
         poisson=args.poisson,
         retry_failed=args.retry_failed,
+        ray=args.ray,
+        workers=args.workers,
     )
+
+
+def _check_ray(args: argparse.Namespace) -> None:
+    if args.ray is None:
+        return
+    if args.endpoint_concurrency is not None:
+        raise UsageError("--endpoint-concurrency does not go with --ray: each worker sees only its own requests")
+    if args.ray and args.local:
+        raise UsageError("--local serves this machine alone: give --ray no address, or --base-url in place of --local")
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
@@ -129,6 +141,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     load.add_argument("--endpoint-concurrency", type=_whole(1), metavar="N", help="requests at once at each endpoint")
     load.add_argument("--rate", type=_positive, metavar="R", help="attempts that begin per second (default: no limit)")
     load.add_argument("--poisson", action="store_true", help="let them begin at random, at that rate on average")
+    load.add_argument("--ray", nargs="?", const="", metavar="ADDRESS", help="run on Ray; no address: on this machine")
+    load.add_argument("--workers", type=_whole(1), default=2, metavar="N", help="workers of --ray (default: 2)")
     output = parser.add_argument_group("output")
     output.add_argument("--out", type=Path, default=Path("bench.jsonl"), metavar="FILE", help="(default: %(default)s)")
     output.add_argument("--retry-failed", action="store_true", help="make failed attempts again")
