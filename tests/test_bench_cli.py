@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import socket
@@ -13,11 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from agentloop_autogen.bench.records import Attempt, CountedModelCall
 from agentloop_autogen.bench.results import read_attempts
+from agentloop_autogen.bench.runner import RunProgress
 from agentloop_autogen.bench.systems.registry import SYSTEMS
 from agentloop_autogen.bench.tasks import families
+from agentloop_autogen.bench.tasks.task import Half
 from agentloop_autogen.cli import main
+from agentloop_autogen.console.bench_view import BarWatcher
 
 from .bench_tasks import CODE, code_family
 from .cli_process import ROOT, environment
@@ -220,6 +226,40 @@ def test_a_server_that_goes_away_stops_the_run_and_the_same_command_goes_on(
     assert len(read_attempts(["bench.jsonl"])) == 20
 
 
+def test_on_a_terminal_a_bar_shows_how_far_it_is_and_failures_stay() -> None:
+    """The bar tells attempts, time left, tokens and solved tasks per system; a failed attempt keeps its line."""
+    drawn = io.StringIO()
+    watcher = BarWatcher(Console(file=drawn, force_terminal=True, width=160, color_system=None, highlight=False))
+    progress = RunProgress((), total=3)
+    with watcher.bar:
+        watcher.begun(progress)
+        for task, error in (("one", None), ("two", "timeout: [red]no answer")):
+            made = attempt(task, error=error)
+            progress.add(made)
+            watcher.finished(made, progress)
+    shown = drawn.getvalue()
+    assert "2/3" in shown
+    assert "left, 24 tokens, 1 failed; solved: autogen 1/2" in shown
+    assert "autogen codes/two failed: timeout: [red]no answer" in shown
+
+
+def attempt(task: str, *, error: str | None) -> Attempt:
+    return Attempt(
+        system="autogen",
+        family="codes",
+        task=task,
+        half=Half.DEVELOPMENT,
+        model="m",
+        settings="s",
+        request="?",
+        correct=error is None,
+        error=error,
+        began_at="2026-01-01T00:00:00+00:00",
+        elapsed_s=1.0,
+        model_calls=(CountedModelCall(began_s=0, ended_s=1, prompt_tokens=10, completion_tokens=2),),
+    )
+
+
 def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path) -> None:
     """The first Ctrl-C ends the run with status 130 and a line with the command that goes on."""
     script = tmp_path / "bench.py"
@@ -252,7 +292,9 @@ import sys
 
 sys.path.insert(0, {str(ROOT)!r})
 from agentloop_autogen.bench.tasks import families
+from agentloop_autogen.bench.tasks.task import Half
 from agentloop_autogen.cli import main
+from agentloop_autogen.console.bench_view import BarWatcher
 from tests.bench_tasks import code_family
 
 families.FAMILIES = {{"codes": code_family()}}

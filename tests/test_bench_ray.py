@@ -121,6 +121,7 @@ def test_without_ray_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) 
     [
         (["--ray", "--endpoint-concurrency", "2"], "--endpoint-concurrency does not go with --ray"),
         (["--ray", "10.0.0.1:6379", "--local"], "--local serves this machine alone"),
+        (["--ray", "10.0.0.1:6379", "--tool-mode", "guided"], "--tool-mode guided guides on this machine alone"),
     ],
 )
 def test_options_that_do_not_go_with_ray_are_refused(

@@ -111,6 +111,8 @@ def _check_ray(args: argparse.Namespace) -> None:
         raise UsageError("--endpoint-concurrency does not go with --ray: each worker sees only its own requests")
     if args.ray and args.local:
         raise UsageError("--local serves this machine alone: give --ray no address, or --base-url in place of --local")
+    if args.ray and args.tool_mode == "guided":
+        raise UsageError("--tool-mode guided guides on this machine alone: give --ray no address, or leave it out")
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from agentloop_autogen.bench.tasks import bfcl, hotpot, spider
+from agentloop_autogen.bench.tasks import agentdojo, bfcl, hotpot, spider
 from agentloop_autogen.bench.tasks.halves import in_order
 from agentloop_autogen.bench.tasks.task import BenchTask, Half
 from agentloop_autogen.errors import UsageError
@@ -65,6 +65,16 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
                 "`pip install --no-deps bfcl-eval==2026.3.23`",
                 licence="Apache-2.0",
                 load=bfcl.load,
+            ),
+            Family(
+                name="agentdojo",
+                description="Does office work in simulated accounts (mail, calendar, files, bank, travel, chat), in "
+                "several steps.",
+                kind="multi-step workflow",
+                source="the package agentdojo (https://agentdojo.spylab.ai), in the extra `bench`; its user tasks, "
+                "without its attacks",
+                licence="MIT",
+                load=agentdojo.load,
             ),
         )
     }
