@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from agentloop_autogen.bench.systems.system import BenchSystem, Endpoint, Limits, SystemReply
+from agentloop_autogen.bench.tasks.families import Family
 from agentloop_autogen.bench.tasks.task import BenchTask, BenchTool, Grade, Half
 
-__all__ = ["CODE", "CodeSession", "StubSystem", "code_task", "code_tool"]
+__all__ = [
+    "CODE",
+    "CodeSession",
+    "StubSystem",
+    "as_system",
+    "code_family",
+    "code_task",
+    "code_tool",
+    "find_after_a_death",
+    "find_code_task",
+]
 
 CODE = "4711"
 
@@ -91,3 +105,28 @@ class StubSystem:
 def as_system(stub: StubSystem) -> BenchSystem:
     """The stub as what it stands for."""
     return stub
+
+
+def code_family() -> Family:
+    """Twenty tasks, half of them held out."""
+
+    def load(data: Path | None) -> Sequence[BenchTask]:
+        halves = (Half.DEVELOPMENT, Half.HELD_OUT)
+        return [replace(code_task(number), half=halves[number % 2]) for number in range(20)]
+
+    return Family(
+        name="codes", description="Tells codes of doors.", kind="test", source="made up", licence="MIT", load=load
+    )
+
+
+def find_code_task(family: str, task: str) -> BenchTask:
+    """Find a code task by its id, in any process."""
+    return code_task(int(task.removeprefix("door-")))
+
+
+def find_after_a_death(mark: str, family: str, task: str) -> BenchTask:
+    """Kill the process at the first call of all, then find code tasks."""
+    if not Path(mark).exists():
+        Path(mark).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return find_code_task(family, task)

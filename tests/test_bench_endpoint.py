@@ -166,6 +166,16 @@ async def test_an_endpoint_that_is_down_is_told_apart_from_a_bad_request() -> No
     assert [(call.status, call.prompt_tokens) for call in traffic.calls] == [(502, 0)]
 
 
+@pytest.mark.parametrize(("status", "out_of_reach"), [(429, True), (503, True), (404, False), (500, False)])
+async def test_a_server_without_a_model_to_ask_counts_as_out_of_reach(status: int, out_of_reach: bool) -> None:
+    """Overrun and out of service are no fault of the system; a wrong request and a crash of its making are."""
+    with FakeOpenAI([Reply(status=status)]) as server, counted(server) as endpoint:
+        async with endpoint.attempt(DECODING) as traffic:
+            assert (await post(traffic)).status_code == status
+    assert traffic.unreachable == out_of_reach
+    assert "sesame" not in repr(Upstream(base_url="http://127.0.0.1:1/v1", api_key="sesame"))
+
+
 async def test_a_stream_that_breaks_off_breaks_off_for_the_system_too() -> None:
     """A reply that is cut in the middle is not made to look complete, and counts as the endpoint's fault."""
     with FakeOpenAI([Reply(content="a long answer", break_off=True)]) as server, counted(server) as endpoint:

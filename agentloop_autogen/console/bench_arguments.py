@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from agentloop_autogen.console.bench_options import BenchRun, ModelPlaces
+from agentloop_autogen.console.bench_report import REPORT, add_report_command, run_report_command
 from agentloop_autogen.console.model_arguments import add_model_arguments, model_options
-from agentloop_autogen.errors import MissingExtraError
+from agentloop_autogen.errors import MissingExtraError, UsageError
 
 __all__ = ["BENCH", "add_bench_command", "run_bench_command", "with_bench_default"]
 
@@ -45,6 +46,7 @@ def add_bench_command(add: _Add) -> None:
     commands = parser.add_subparsers(dest="bench_command", metavar="COMMAND", required=True)
     run = "run systems on tasks; what a run finished is kept, and the same command goes on"
     _add_run(commands.add_parser(_RUN, help=run, description=f"{run[0].upper()}{run[1:]}."))
+    add_report_command(commands.add_parser)
     for name, words in (("systems", "list the systems"), ("tasks", "list the task families")):
         listing = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
         listing.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
@@ -62,6 +64,8 @@ def run_bench_command(args: argparse.Namespace) -> int:
     Raises:
         MissingExtraError: Something it needs is not installed.
     """
+    if args.bench_command == REPORT:
+        return run_report_command(args)
     try:
         from agentloop_autogen.console import bench_commands
     except ModuleNotFoundError as error:
@@ -76,6 +80,7 @@ def run_bench_command(args: argparse.Namespace) -> int:
 
 
 def _run_of(args: argparse.Namespace) -> BenchRun:
+    _check_ray(args)
     purpose = "does the tasks: --base-url URL[,URL] --model NAME, or --local"
     return BenchRun(
         systems=args.systems,
@@ -98,7 +103,20 @@ def _run_of(args: argparse.Namespace) -> BenchRun:
         rate=args.rate,
         poisson=args.poisson,
         retry_failed=args.retry_failed,
+        ray=args.ray,
+        workers=args.workers,
     )
+
+
+def _check_ray(args: argparse.Namespace) -> None:
+    if args.ray is None:
+        return
+    if args.endpoint_concurrency is not None:
+        raise UsageError("--endpoint-concurrency does not go with --ray: each worker sees only its own requests")
+    if args.ray and args.local:
+        raise UsageError("--local serves this machine alone: give --ray no address, or --base-url in place of --local")
+    if args.ray and args.tool_mode == "guided":
+        raise UsageError("--tool-mode guided guides on this machine alone: give --ray no address, or leave it out")
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
@@ -129,6 +147,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     load.add_argument("--endpoint-concurrency", type=_whole(1), metavar="N", help="requests at once at each endpoint")
     load.add_argument("--rate", type=_positive, metavar="R", help="attempts that begin per second (default: no limit)")
     load.add_argument("--poisson", action="store_true", help="let them begin at random, at that rate on average")
+    load.add_argument("--ray", nargs="?", const="", metavar="ADDRESS", help="run on Ray; no address: on this machine")
+    load.add_argument("--workers", type=_whole(1), default=2, metavar="N", help="workers of --ray (default: 2)")
     output = parser.add_argument_group("output")
     output.add_argument("--out", type=Path, default=Path("bench.jsonl"), metavar="FILE", help="(default: %(default)s)")
     output.add_argument("--retry-failed", action="store_true", help="make failed attempts again")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import shlex
 import signal
@@ -12,14 +11,17 @@ import threading
 import warnings
 from collections.abc import Coroutine, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 from agentloop_autogen.bench.endpoint import CountedEndpoint
+from agentloop_autogen.bench.quiet import quiet_libraries
 from agentloop_autogen.bench.results import ResultFile
 from agentloop_autogen.bench.runner import (
-    ExecutedAttempt,
+    Execute,
     Pace,
     PlannedAttempt,
+    RayWorkers,
     RunProgress,
     RunSettings,
     execute_attempt,
@@ -29,7 +31,7 @@ from agentloop_autogen.bench.runner import (
 )
 from agentloop_autogen.bench.systems.registry import SYSTEMS, make_systems
 from agentloop_autogen.bench.systems.system import Limits
-from agentloop_autogen.bench.tasks.families import FAMILIES, load_tasks
+from agentloop_autogen.bench.tasks import families
 from agentloop_autogen.bench.tasks.task import Half
 from agentloop_autogen.console.bench_models import ServedModel, open_served
 from agentloop_autogen.console.bench_options import BenchRun
@@ -40,7 +42,6 @@ __all__ = ["list_families", "list_systems", "run_benchmark"]
 
 _DONE: Final = 0
 _INTERRUPTED: Final = 130
-_UNHEARD: Final = logging.NullHandler()
 
 
 def list_systems(*, as_json: bool) -> int:
@@ -67,7 +68,7 @@ def list_families(*, as_json: bool) -> int:
     """
     rows = [
         {"name": family.name, "description": family.description, "kind": family.kind, "source": family.source}
-        for family in FAMILIES.values()
+        for family in families.FAMILIES.values()
     ]
     return _list("tasks", rows, as_json=as_json)
 
@@ -101,12 +102,10 @@ def run_benchmark(run: BenchRun, *, as_json: bool) -> int:
     tasks = [
         task
         for family in run.families
-        for task in load_tasks(family, data=run.data, limit=run.limit, half=half, seed=run.order)
+        for task in families.load_tasks(family, data=run.data, limit=run.limit, half=half, seed=run.order)
     ]
     plan = make_plan(systems, tasks, run.seeds)
     pace = Pace(run.rate, poisson=run.poisson, seed=run.order)
-    # In a team AutoGen logs the traceback of every turn that fails; without a handler that goes to the terminal.
-    logging.getLogger("autogen_core").addHandler(_UNHEARD)
     with open_served(run) as model, ResultFile(run.out, settings=_settings(run, model).digest) as file:
         return _run(run, plan, file, model, pace, as_json=as_json)
 
@@ -136,14 +135,12 @@ def _run(
     left = {planned.key for planned in pending}
     held = [file.attempts[planned.key] for planned in plan if planned.key not in left]
     progress = RunProgress(held, total=len(plan))
-    endpoint = CountedEndpoint(model.upstreams, most_requests=run.most_requests)
-
-    async def execute(planned: PlannedAttempt) -> ExecutedAttempt:
-        return await execute_attempt(planned, endpoint, settings)
-
-    with endpoint, open_watcher(as_json=as_json) as watcher, warnings.catch_warnings():
-        # AutoGen's client dumps each parsed reply for its log, and pydantic remarks on the type of the parsed part.
-        warnings.filterwarnings("ignore", message="Pydantic serializer warnings", category=UserWarning)
+    with (
+        warnings.catch_warnings(),
+        _executing(run, model, settings) as execute,
+        open_watcher(as_json=as_json) as watcher,
+    ):
+        quiet_libraries()
         work = run_plan(
             pending,
             execute,
@@ -162,6 +159,24 @@ def _run(
     if as_json:
         write_json(_document(file, progress))
     return _DONE
+
+
+@contextmanager
+def _executing(run: BenchRun, model: ServedModel, settings: RunSettings) -> Generator[Execute]:
+    """Open what executes attempts: this process, or workers of Ray."""
+    if run.ray is None:
+        with CountedEndpoint(model.upstreams, most_requests=run.most_requests) as endpoint:
+            yield lambda planned: execute_attempt(planned, endpoint, settings)
+        return
+    workers = RayWorkers(
+        count=run.workers,
+        address=run.ray or None,
+        upstreams=model.upstreams,
+        settings=settings,
+        find_task=partial(families.find_task, data=run.data),
+    )
+    with workers:
+        yield workers.execute
 
 
 def _document(file: ResultFile, progress: RunProgress) -> dict[str, Any]:

@@ -58,3 +58,7 @@ class BenchRun:
     rate: float | None = None
     poisson: bool = False
     retry_failed: bool = False
+    ray: str | None = None
+    """Address of a Ray cluster; empty: one on this machine. None: no Ray."""
+    workers: int = 2
+    """Workers that Ray runs."""

@@ -27,8 +27,8 @@ __all__ = ["CountingProxy"]
 
 _GONE_STATUS: Final = 499
 _UNREACHABLE_STATUS: Final = 502
-_OUT_OF_SERVICE: Final = frozenset({502, 503, 504})
-"""What a server, or a proxy before it, answers while there is no model to ask."""
+_OUT_OF_SERVICE: Final = frozenset({429, 502, 503, 504})
+"""What a server, or a proxy before it, answers while there is no model to ask, or too many are asking."""
 _CONNECT_S: Final = 5.0
 _EVENTS: Final = "text/event-stream"
 

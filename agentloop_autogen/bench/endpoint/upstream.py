@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from agentloop_autogen.errors import UsageError
@@ -23,7 +23,7 @@ class Upstream:
 
     base_url: str
     """Its API, `/v1` included."""
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     """None: it asks for none."""
 
 

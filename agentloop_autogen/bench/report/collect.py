@@ -1,4 +1,4 @@
-"""Everything a benchmark report shows, computed from attempts: what the tables, the figures and the page are made of."""
+"""Everything a benchmark report shows, computed from attempts: what tables, figures and page are made of."""
 
 from __future__ import annotations
 

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from agentloop_autogen.bench.records import Attempt
 from agentloop_autogen.bench.report.statistics import Floats, column, ratio_bootstrap
-from agentloop_autogen.bench.report.traces import trace_of
 from agentloop_autogen.bench.timing import split_time
+from agentloop_autogen.diagnostics.formats.bench_attempt import trace_of_attempt
 from agentloop_autogen.diagnostics.intervals import mean_interval, ratio_interval
 from agentloop_autogen.diagnostics.measures import Measures, measure
 from agentloop_autogen.diagnostics.metric import Metric
@@ -21,6 +23,7 @@ __all__ = ["Cell", "measure_cells"]
 _VERIFIER: Final = "verifier"
 _MEANS: Final = (
     "model_calls",
+    "tool_calls",
     "duplicate_calls",
     "tokens",
     "model_s",
@@ -69,7 +72,7 @@ def measure_cells(attempts: Iterable[Attempt]) -> tuple[Cell, ...]:
 def _cell(family: str, system: str, attempts: Sequence[Attempt]) -> Cell:
     with needs_polars():
         from agentloop_autogen.diagnostics.aggregation import aggregate, frame_of
-    measured = [measure(trace_of(attempt)) for attempt in attempts]
+    measured = [measure(trace_of_attempt(attempt)) for attempt in attempts]
     (summary,) = aggregate(frame_of(measured), by=())
     rows = [_row(attempt, one) for attempt, one in zip(attempts, measured, strict=True)]
     columns = {name: column([row[name] for row in rows]) for name in rows[0]}
@@ -98,7 +101,7 @@ def _row(attempt: Attempt, measured: Measures) -> dict[str, float]:
         "low_value": float(failed_after_tools or measured.inter_repeat or measured.intra_repeat),
         "rounds": measured.rounds,
         "model_calls": len(attempt.model_calls),
-        "tool_calls": measured.tool_calls,
+        "tool_calls": len(attempt.tool_calls),
         "duplicate_calls": measured.repeated_calls,
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,
@@ -134,7 +137,7 @@ def _tokens_per_solved(columns: Mapping[str, Floats]) -> Metric:
 
 def _ratio(name: str, parts: Floats, wholes: Floats) -> Metric:
     """Return a share summed over the attempts that tell it; None where none does, or the whole is 0."""
-    known = parts == parts  # noqa: PLR0124 - NaN, which stands for what is not known, is the one value unlike itself
+    known = ~np.isnan(parts)
     y, x = parts[known], wholes[known]
     part, whole = float(y.sum()), float(x.sum())
     interval = ratio_interval(

@@ -1,4 +1,4 @@
-"""Intervals and tests of the report, by SciPy: resampled by a fixed seed, so that the same files give the same figures."""
+"""Intervals and tests of the report, by SciPy; resampled by a fixed seed: the same files give the same figures."""
 
 from __future__ import annotations
 

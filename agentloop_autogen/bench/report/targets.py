@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agentloop_autogen.bench.report.comparing import SUBJECT, Comparison, Delta, Kind, is_baseline
+from agentloop_autogen.bench.report.comparing import SUBJECT, Comparison, Delta, is_baseline
 from agentloop_autogen.bench.report.measuring import Cell
 
 __all__ = ["Target", "targets_of"]
@@ -68,19 +69,19 @@ def _of_family(family: str, cells: Sequence[Cell], pairs: Mapping[str, Compariso
 def _of_sql(plain: Comparison | None) -> Iterator[Target]:
     yield _above(_SQL, f"at least 15 points more accuracy than {_PLAIN}", plain, 0.15)
     yield _below(_SQL, f"at most 0.5 times the tokens of {_PLAIN}", plain, "tokens", 0.5)
-    yield _below(_SQL, f"at most 0.2 times its tokens per solved task", plain, "tokens_per_solved", 0.2)
+    yield _below(_SQL, "at most 0.2 times its tokens per solved task", plain, "tokens_per_solved", 0.2)
     yield _above(
         _SQL, f"more than the 17 points above {_PLAIN} of the accurate throw-away guard", plain, 0.17, or_equal=False
     )
-    yield _below(_SQL, f"less than the 0.26 times its tokens of the thrifty one", plain, "tokens", 0.26, or_equal=False)
+    yield _below(_SQL, "less than the 0.26 times its tokens of the thrifty one", plain, "tokens", 0.26, or_equal=False)
 
 
 def _below(
     family: str, wanted: str, pair: Comparison | None, key: str, bound: float, *, or_equal: bool = True
 ) -> Target:
     delta = None if pair is None else pair.deltas.get(key)
-    met = None if delta is None or delta.value != delta.value else _reaches(bound - delta.value, or_equal=or_equal)  # noqa: PLR0124 - NaN alone is unlike itself
-    sure = delta is not None and delta.interval is not None and _one_side(delta, bound)
+    met = None if delta is None or math.isnan(delta.value) else _reaches(bound - delta.value, or_equal=or_equal)
+    sure = delta is not None and _one_side(delta, bound)
     return _target(family, wanted, pair, delta, met=met, sure=sure)
 
 
@@ -106,11 +107,7 @@ def _target(
 
 
 def _count(family: str, wanted: str, cells: Sequence[Cell], *, own: bool) -> Target:
-    wanted_cells = [
-        cell
-        for cell in cells
-        if (cell.system.startswith(f"{SUBJECT}-") if own else not cell.system.startswith(f"{SUBJECT}-"))
-    ]
-    fewest = min((len({task for task, _ in cell.tasks}) for cell in wanted_cells), default=None)
+    counted = [cell for cell in cells if cell.system.startswith(f"{SUBJECT}-") is own]
+    fewest = min((len({task for task, _ in cell.tasks}) for cell in counted), default=None)
     met = None if fewest is None else fewest >= _TASKS
     return Target(family=family, wanted=wanted, against="", delta=None, count=fewest, met=met, beyond_chance=True)

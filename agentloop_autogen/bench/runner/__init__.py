@@ -4,13 +4,16 @@ from agentloop_autogen.bench.runner.attempt import ExecutedAttempt, execute_atte
 from agentloop_autogen.bench.runner.pace import Pace
 from agentloop_autogen.bench.runner.plan import PlannedAttempt, make_plan, still_to_do
 from agentloop_autogen.bench.runner.progress import RunProgress, RunWatcher
-from agentloop_autogen.bench.runner.run import run_plan
+from agentloop_autogen.bench.runner.ray_workers import RayWorkers
+from agentloop_autogen.bench.runner.run import Execute, run_plan
 from agentloop_autogen.bench.runner.settings import RunSettings
 
 __all__ = [
+    "Execute",
     "ExecutedAttempt",
     "Pace",
     "PlannedAttempt",
+    "RayWorkers",
     "RunProgress",
     "RunSettings",
     "RunWatcher",

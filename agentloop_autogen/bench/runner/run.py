@@ -13,12 +13,13 @@ from agentloop_autogen.bench.runner.plan import PlannedAttempt
 from agentloop_autogen.bench.runner.progress import RunProgress, RunWatcher
 from agentloop_autogen.errors import ModelError
 
-__all__ = ["run_plan"]
+__all__ = ["Execute", "run_plan"]
 
 _MOST_UNREACHABLE: Final = 3
 """Attempts in a row that find no model before the run stops."""
 
 Execute = Callable[[PlannedAttempt], Awaitable[ExecutedAttempt]]
+"""Executes one attempt, somewhere."""
 
 
 async def run_plan(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from agentloop_autogen.bench.tasks import bfcl, hotpot, spider
+from agentloop_autogen.bench.tasks import agentdojo, bfcl, hotpot, spider
 from agentloop_autogen.bench.tasks.halves import in_order
 from agentloop_autogen.bench.tasks.task import BenchTask, Half
 from agentloop_autogen.errors import UsageError
 
-__all__ = ["FAMILIES", "Family", "load_tasks"]
+__all__ = ["FAMILIES", "Family", "find_task", "load_tasks"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,16 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
                 licence="Apache-2.0",
                 load=bfcl.load,
             ),
+            Family(
+                name="agentdojo",
+                description="Does office work in simulated accounts (mail, calendar, files, bank, travel, chat), in "
+                "several steps.",
+                kind="multi-step workflow",
+                source="the package agentdojo (https://agentdojo.spylab.ai), in the extra `bench`; its user tasks, "
+                "without its attacks",
+                licence="MIT",
+                load=agentdojo.load,
+            ),
         )
     }
 )
@@ -95,3 +106,27 @@ def load_tasks(
         raise UsageError(f"the limit of tasks is {limit}: it must be at least 1")
     tasks = in_order(found.load(data), seed=seed)
     return [task for task in tasks if half is None or task.half is half][:limit]
+
+
+def find_task(family: str, task: str, *, data: Path | None = None) -> BenchTask:
+    """Find one task; a family's tasks are loaded once per process.
+
+    Args:
+        family: Name of the family.
+        task: Id of the task.
+        data: The data folder. None: the one `AGENTLOOP_DATA` names.
+
+    Raises:
+        UsageError: There is no such task.
+        TaskDataError: Its data are missing or damaged.
+        MissingExtraError: A package it needs is not installed.
+    """
+    found = _by_id(family, data).get(task)
+    if found is None:
+        raise UsageError(f"the data of {family!r} hold no task {task!r}: give every machine the same data")
+    return found
+
+
+@cache
+def _by_id(family: str, data: Path | None) -> Mapping[str, BenchTask]:
+    return {task.id: task for task in load_tasks(family, data=data)}
