@@ -67,7 +67,8 @@ def _group(
     notes: list[str] = []
     if half is not None:
         left = len(attempts) - len(kept)
-        notes.append(f"Only tasks of the {_words(half)} half count here; {_counted(left)} at other tasks left out.")
+        without = f"; {_counted(left)} at other tasks left out" if left else ""
+        notes.append(f"Only tasks of the {_words(half)} half count here{without}.")
     if replaced:
         notes.append(f"{_counted(replaced)} replaced by a later one at the same system, task and seed.")
     guessed = sum(any(call.estimated for call in attempt.model_calls) for attempt in kept)

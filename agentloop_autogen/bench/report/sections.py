@@ -69,18 +69,18 @@ def _summary(group: GroupReport, suffix: str) -> Iterator[Section]:
         yield Section(title=title, level=2, text=(why,))
     else:
         yield _worse(title, [one for one in group.comparisons if is_baseline(one.other)], "a baseline")
-        own = [one for one in group.comparisons if not is_baseline(one.other)]
-        if own:
-            yield _worse("Where it does worse than its own variants", own, "a variant", level=3)
     if group.targets:
         table = Table(title="", columns=_TARGET_COLUMNS, rows=tuple(map(_target_row, group.targets)), text_columns=6)
         met = sum(target.met is True for target in group.targets)
         missed = sum(target.met is False for target in group.targets)
         words = f"{met} met, {missed} missed, {len(group.targets) - met - missed} without data to tell."
         yield Section(title=f"Targets{suffix}", level=2, text=(words,), tables=(table,))
+    own = [one for one in group.comparisons if not is_baseline(one.other)]
+    if own:
+        yield _worse(f"Where AgentLoop does worse than its own variants{suffix}", own, "a variant")
 
 
-def _worse(title: str, comparisons: Sequence[Comparison], than: str, *, level: int = 2) -> Section:
+def _worse(title: str, comparisons: Sequence[Comparison], than: str) -> Section:
     points = tuple(
         f"{one.family}, against {one.other} ({one.tasks} tasks): {'; '.join(found)}."
         for one in comparisons
@@ -91,7 +91,7 @@ def _worse(title: str, comparisons: Sequence[Comparison], than: str, *, level: i
         "says which of them may be chance.",
     )
     none = () if points else (f"In none of the figures compared is it worse than {than}.",)
-    return Section(title=title, level=level, text=(*text, *none), points=points)
+    return Section(title=title, level=2, text=(*text, *none), points=points)
 
 
 def _worse_words(delta: Delta) -> str:

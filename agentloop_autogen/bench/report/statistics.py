@@ -104,9 +104,13 @@ def _odds(share: float) -> float:
 def _bootstrap(statistic: Statistic, tasks: int) -> Interval | None:
     if tasks < 2:
         return None
+
+    def chosen(picks: NDArray[Any], axis: int) -> Floats:
+        return statistic(picks.astype(np.int64))
+
     drawn = _scipy().bootstrap(
         (all_tasks(tasks),),
-        lambda picks, axis: statistic(picks.astype(np.int64)),  # pyright: ignore[reportUnknownLambdaType] -- SciPy carries no types
+        chosen,
         n_resamples=RESAMPLES,
         method="percentile",
         rng=np.random.default_rng(_SEED),
