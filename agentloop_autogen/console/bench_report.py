@@ -120,7 +120,9 @@ def _lines(report: BenchReport) -> list[str]:
 
 
 def _section_lines(section: Section, width: int) -> Iterator[str]:
-    yield from (section.title.upper() if section.level == 2 else section.title, "")
+    title = _wrapped(section.title, width)
+    rule = ("=" if section.level == 2 else "-") * max(map(len, title))
+    yield from (*title, rule, "")
     for text in section.text:
         yield from _wrapped(text, width)
         yield ""
