@@ -17,6 +17,8 @@ __all__ = ["ControlledAgent"]
 
 _SHARE_OF_TIME: Final = 0.9
 """Of an attempt's time the loop's own budget is given this much, so that it can still write its answer."""
+_SHARE_OF_VERDICT: Final = 0.5
+"""And one verdict this much: a server that is slow, but fast enough for the attempt, is no fault of the loop."""
 
 
 class ControlledAgent:
@@ -35,7 +37,11 @@ class ControlledAgent:
         self, instructions: str, request: str, tools: Sequence[BenchTool], endpoint: Endpoint, limits: Limits
     ) -> SystemReply:
         """Answer one request."""
-        budgets = {"max_rounds": limits.rounds, "timeout_s": limits.timeout_s * _SHARE_OF_TIME}
+        budgets = {
+            "max_rounds": limits.rounds,
+            "timeout_s": limits.timeout_s * _SHARE_OF_TIME,
+            "verifier_timeout_s": limits.timeout_s * _SHARE_OF_VERDICT,
+        }
         loop = LoopConfig.model_validate({**budgets, **self._changes})
         async with vllm_client(endpoint, limits) as client:
             agent = AgentLoopAssistantAgent(
