@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,15 @@ def test_groups_are_shown_apart(tmp_path: Path, capsys: pytest.CaptureFixture[st
     out = capsys.readouterr().out
     assert "Figures (m1, settings 0123456789abcdef)" in out
     assert "Figures (m2, settings 0123456789abcdef)" in out
+
+
+def test_without_scipy_the_extra_is_named(
+    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is missing for intervals and tests is said with the command that brings it."""
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    assert main(["bench", "report", str(results)]) == 2
+    assert "pip install 'agentloop-autogen[bench]'" in capsys.readouterr().err
 
 
 def test_a_place_that_cannot_be_written_is_one_line(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

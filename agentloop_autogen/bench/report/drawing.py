@@ -93,6 +93,19 @@ def _work(cells: Sequence[Cell]) -> Spec:
             "color": _parts(list(_WORK.values())),
         },
     }
+    rows = _means(cells, _WORK) + [
+        {
+            "system": visible(cell.system),
+            "solved": cell.value("solved") or 0.0,
+            "low": cell.figures["solved"].low,
+            "high": cell.figures["solved"].high,
+        }
+        for cell in cells
+    ]
+    return _with({**charts.frame(PRINT), "hconcat": [bars, _accuracy(systems, len(cells))], "spacing": 16}, rows)
+
+
+def _accuracy(systems: Spec, rows: int) -> Spec:
     solved = {
         "field": "solved",
         "type": "quantitative",
@@ -100,9 +113,9 @@ def _work(cells: Sequence[Cell]) -> Spec:
         "axis": {"title": "accuracy, 95 % (Wilson)", "format": ".0%", "values": [0, 0.25, 0.5, 0.75, 1]},
     }
     bare = {**systems, "axis": {"title": None, "labels": False, "ticks": False}}
-    dots = {
+    return {
         "width": 200,
-        "height": _WORK_STEP * len(cells),
+        "height": _WORK_STEP * rows,
         "transform": [{"filter": "isValid(datum.solved)"}],
         "layer": [
             {
@@ -115,16 +128,6 @@ def _work(cells: Sequence[Cell]) -> Spec:
             },
         ],
     }
-    rows = _means(cells, _WORK) + [
-        {
-            "system": visible(cell.system),
-            "solved": cell.value("solved") or 0.0,
-            "low": cell.figures["solved"].low,
-            "high": cell.figures["solved"].high,
-        }
-        for cell in cells
-    ]
-    return _with({**charts.frame(PRINT), "hconcat": [bars, dots], "spacing": 16}, rows)
 
 
 def _frontier(cells: Sequence[Cell]) -> Spec:

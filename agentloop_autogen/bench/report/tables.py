@@ -62,7 +62,7 @@ _SOLVED: Final[tuple[_Column, ...]] = (
     ("LLM calls", _amount("model_calls_mean")),
     ("Tool calls", _amount("tool_calls_mean")),
     ("of them exact duplicates", _amount("duplicate_calls_mean")),
-    ("Failed attempts", lambda cell: amount_of_failed(cell)),
+    ("Failed attempts", lambda cell: _failed(cell)),
 )
 _TOKENS: Final[tuple[_Column, ...]] = (
     ("Input", _amount("input_tokens_mean")),
@@ -124,7 +124,7 @@ def tables_of(cells: Sequence[Cell], comparisons: Sequence[Comparison]) -> tuple
     return tuple(table for table in tables if table.rows)
 
 
-def amount_of_failed(cell: Cell) -> str:
+def _failed(cell: Cell) -> str:
     """Return how many attempts of a system failed as such."""
     return f"{cell.figures['failed'].count or 0:.0f}"
 
