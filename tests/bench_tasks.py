@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agentloop_autogen.bench.records import Attempt
 from agentloop_autogen.bench.systems.system import BenchSystem, Endpoint, Limits, SystemReply
 from agentloop_autogen.bench.tasks.families import Family
 from agentloop_autogen.bench.tasks.task import BenchTask, BenchTool, Grade, Half
@@ -130,3 +131,20 @@ def find_after_a_death(mark: str, family: str, task: str) -> BenchTask:
         Path(mark).touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return find_code_task(family, task)
+
+
+def stub_attempt(task: str = "door-1", **fields: object) -> Attempt:
+    """What is kept of a stub at a code task, as far as no field says otherwise."""
+    given: dict[str, object] = {
+        "system": "stub",
+        "family": "codes",
+        "task": task,
+        "half": Half.DEVELOPMENT,
+        "model": "m",
+        "settings": "s",
+        "request": "?",
+        "correct": True,
+        "began_at": "2026-01-01T00:00:00+00:00",
+        "elapsed_s": 1.0,
+    }
+    return Attempt.model_validate({**given, **fields})

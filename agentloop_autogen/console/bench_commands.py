@@ -32,6 +32,7 @@ from agentloop_autogen.bench.runner import (
 from agentloop_autogen.bench.systems.registry import SYSTEMS, make_systems
 from agentloop_autogen.bench.systems.system import Limits
 from agentloop_autogen.bench.tasks import families
+from agentloop_autogen.bench.tasks.data_place import data_folder
 from agentloop_autogen.bench.tasks.task import Half
 from agentloop_autogen.console.bench_models import ServedModel, open_served
 from agentloop_autogen.console.bench_options import BenchRun
@@ -168,12 +169,14 @@ def _executing(run: BenchRun, model: ServedModel, settings: RunSettings) -> Gene
         with CountedEndpoint(model.upstreams, most_requests=run.most_requests) as endpoint:
             yield lambda planned: execute_attempt(planned, endpoint, settings)
         return
+    data = data_folder(run.data)
     workers = RayWorkers(
         count=run.workers,
         address=run.ray or None,
         upstreams=model.upstreams,
         settings=settings,
-        find_task=partial(families.find_task, data=run.data),
+        # Workers have their own working folder and environment.
+        find_task=partial(families.find_task, data=None if data is None else data.absolute()),
     )
     with workers:
         yield workers.execute
