@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
+from agentloop_autogen.console.bench_arguments import BENCH, add_bench_command, run_bench_command, with_bench_default
 from agentloop_autogen.console.model_arguments import add_model_arguments, model_options, names_a_model
 from agentloop_autogen.console.options import RunSettings
 from agentloop_autogen.console.trace_arguments import TRACE_COMMANDS, add_trace_commands, run_trace_command
@@ -34,6 +35,7 @@ _EXAMPLES = """examples:
   agentloop diagnose logs/
   agentloop replay logs/ --set patience=2
   agentloop report logs/ -o report.html
+  agentloop bench --systems autogen,agentloop --tasks spider --limit 30 --local --out results.jsonl
 """
 
 
@@ -54,7 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status: 0 done, 1 the run failed or did not show what was expected, 2 wrong use, 130 interrupted.
     """
     try:
-        status = _dispatch(_parser().parse_args(argv))
+        words = sys.argv[1:] if argv is None else argv
+        status = _dispatch(_parser().parse_args(with_bench_default(words)))
         sys.stdout.flush()
     except SystemExit as wanted:
         status = wanted.code if isinstance(wanted.code, int) else _DONE
@@ -73,6 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _dispatch(args: argparse.Namespace) -> int:
     if args.command in TRACE_COMMANDS:
         return run_trace_command(args)
+    if args.command == BENCH:
+        return run_bench_command(args)
     try:
         from agentloop_autogen.console import commands
     except ModuleNotFoundError as error:
@@ -106,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     serve = "serve the local model as an OpenAI API"
     _add_serve_local(commands.add_parser("serve-local", help=serve, description=f"{serve[0].upper()}{serve[1:]}."))
     add_trace_commands(commands.add_parser)
+    add_bench_command(commands.add_parser)
     return parser
 
 

@@ -6,6 +6,7 @@
     ├── UsageError            the caller asked for something that cannot be done (exit status 2)
     │   ├── ScenarioError     a scenario file cannot be read or does not fit its schema
     │   ├── TraceError        traces cannot be read, or hold nothing to work on
+    │   ├── ResultFileError   a benchmark's result file cannot be read, or holds something else
     │   ├── TaskDataError     the data of a task family are missing, or not what they should be
     │   └── MissingExtraError an optional dependency is not installed
     └── ModelError            a model or its server could not do its part (exit status 1)
@@ -29,6 +30,7 @@ __all__ = [
     "MissingExtraError",
     "ModelError",
     "ModelServerError",
+    "ResultFileError",
     "ScenarioError",
     "ServerUnreachableError",
     "TaskDataError",
@@ -58,6 +60,10 @@ class TraceError(UsageError):
 
 class TaskDataError(UsageError):
     """The data of a task family are missing, or not what they should be."""
+
+
+class ResultFileError(UsageError):
+    """A benchmark's result file cannot be read or written, or holds something else than it should."""
 
 
 class MissingExtraError(UsageError):

@@ -27,7 +27,10 @@ class CountedModelCall(_Record):
     completion_tokens: int = Field(default=0, ge=0)
     cached_tokens: int = Field(default=0, ge=0)
     """Prompt tokens the server had in its cache; 0 where it does not say."""
+    estimated: bool = False
+    """Whether the tokens are estimates: the request was broken off before the server told them."""
     status: int = 200
+    """HTTP status of the reply; 499: the system hung up before the end, 502: the endpoint could not be reached."""
     offers_tools: bool = False
     content: str = ""
     """What the model wrote, bounded."""

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from agentloop_autogen.models import LocalModelServer
     from agentloop_autogen.scenario import Scenario
 
-__all__ = ["RunModel", "open_judge", "open_model", "serving"]
+__all__ = ["NO_KEY", "RunModel", "open_judge", "open_model", "probe_server", "server_key", "serving"]
 
 _PROBE_S = 5.0
-_NO_KEY = "none"
+NO_KEY = "none"
+"""What a server that asks for no key is given as one."""
 
 
 class _ListedModel(BaseModel):
@@ -170,8 +171,8 @@ def _recording(model: RunModel, options: ModelOptions) -> RunModel:
 
 
 def _served(options: ModelOptions) -> RunModel:
-    key = _key(options.api_key_env)
-    _probe(options.base_url, options.model, key)
+    key = server_key(options.api_key_env)
+    probe_server(options.base_url, options.model, key)
     label = f"{options.model} at {options.base_url}"
     return _on_server(options.base_url, options.model, key=key, label=label)
 
@@ -183,17 +184,35 @@ def _on_server(base_url: str, model: str, *, key: str, label: str) -> RunModel:
     return RunModel(planner=client, verifier=client, name=model, label=label)
 
 
-def _key(variable: str | None) -> str:
+def server_key(variable: str | None) -> str:
+    """Return the key for a server.
+
+    Args:
+        variable: The environment variable that holds it. None: the server asks for none, any word will do.
+
+    Raises:
+        UsageError: The variable is not set.
+    """
     if variable is None:
-        return _NO_KEY
+        return NO_KEY
     key = os.environ.get(variable, "").strip()
     if not key:
         raise UsageError(f"environment variable {variable} is not set: export it, or leave --api-key-env out")
     return key
 
 
-def _probe(base_url: str, model: str, key: str) -> None:
-    """Find out at once what a run would find out late: no server, no such model, no access."""
+def probe_server(base_url: str, model: str, key: str) -> None:
+    """Find out at once what a run would find out late.
+
+    Args:
+        base_url: The server's API.
+        model: The model it is to have.
+        key: The key for it.
+
+    Raises:
+        UsageError: The address is none, the server refuses access, or it has no such model.
+        ModelError: No server answers.
+    """
     import httpx
 
     if not base_url.startswith(("http://", "https://")):
@@ -225,17 +244,20 @@ def _model_names(body: bytes) -> list[str]:
 def _local(options: ModelOptions) -> Generator[RunModel]:
     with serving(options.weights) as server:
         label = f"{server.model_id} in this process"
-        yield _on_server(server.base_url, server.model_id, key=_NO_KEY, label=label)
+        yield _on_server(server.base_url, server.model_id, key=NO_KEY, label=label)
 
 
 @contextmanager
-def serving(weights: Path | None, *, host: str = "127.0.0.1", port: int = 0) -> Generator[LocalModelServer]:
+def serving(
+    weights: Path | None, *, host: str = "127.0.0.1", port: int = 0, parallel: int = 2
+) -> Generator[LocalModelServer]:
     """Serve the local model while the block runs.
 
     Args:
         weights: The file with its weights; None: found by themselves.
         host: Address to listen on.
         port: Port to listen on; 0: any free one.
+        parallel: Requests served at once.
 
     Yields:
         The server.
@@ -247,5 +269,5 @@ def serving(weights: Path | None, *, host: str = "127.0.0.1", port: int = 0) -> 
     from agentloop_autogen.console.preparation import find_weights
     from agentloop_autogen.models import LocalModelServer
 
-    with LocalModelServer(find_weights(weights), host=host, port=port) as server:
+    with LocalModelServer(find_weights(weights), host=host, port=port, parallel=parallel) as server:
         yield server

@@ -33,6 +33,8 @@ class Limits:
     """Tokens of one model reply, at most."""
     temperature: float = 0.0
     seed: int = 0
+    stream: bool = False
+    """Whether replies are streamed where the system can, so that the first token can be timed."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -13,7 +14,7 @@ from agentloop_autogen.bench.tasks.halves import in_order
 from agentloop_autogen.bench.tasks.task import BenchTask, Half
 from agentloop_autogen.errors import UsageError
 
-__all__ = ["FAMILIES", "Family", "load_tasks"]
+__all__ = ["FAMILIES", "Family", "find_task", "load_tasks"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,3 +106,27 @@ def load_tasks(
         raise UsageError(f"the limit of tasks is {limit}: it must be at least 1")
     tasks = in_order(found.load(data), seed=seed)
     return [task for task in tasks if half is None or task.half is half][:limit]
+
+
+def find_task(family: str, task: str, *, data: Path | None = None) -> BenchTask:
+    """Find one task; a family's tasks are loaded once per process.
+
+    Args:
+        family: Name of the family.
+        task: Id of the task.
+        data: The data folder. None: the one `AGENTLOOP_DATA` names.
+
+    Raises:
+        UsageError: There is no such task.
+        TaskDataError: Its data are missing or damaged.
+        MissingExtraError: A package it needs is not installed.
+    """
+    found = _by_id(family, data).get(task)
+    if found is None:
+        raise UsageError(f"the data of {family!r} hold no task {task!r}: give every machine the same data")
+    return found
+
+
+@cache
+def _by_id(family: str, data: Path | None) -> Mapping[str, BenchTask]:
+    return {task.id: task for task in load_tasks(family, data=data)}

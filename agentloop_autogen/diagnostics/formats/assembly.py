@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing_extensions import assert_never
 
 from agentloop_autogen.diagnostics.formats.autogen import AgentLines, read_task_result
+from agentloop_autogen.diagnostics.formats.bench_attempt import read_attempt
 from agentloop_autogen.diagnostics.formats.detection import Form, form_of
 from agentloop_autogen.diagnostics.formats.event_log import EventLog
 from agentloop_autogen.diagnostics.formats.fields import FormatError, is_list, is_object, kind
@@ -99,6 +100,8 @@ class Assembler:
                 yield read_record(value, place)
             case Form.RUN_LOG:
                 yield read_run_log(value, place)
+            case Form.ATTEMPT:
+                yield read_attempt(value)
             case Form.CHAT:
                 yield read_chat(value, place)
             case Form.TASK_RESULT:

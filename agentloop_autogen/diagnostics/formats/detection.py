@@ -26,6 +26,7 @@ class Form(Enum):
 
     RECORD = "record"
     RUN_LOG = "run log"
+    ATTEMPT = "attempt of a benchmark"
     CHAT = "chat"
     CHAT_MESSAGE = "chat message"
     TASK_RESULT = "task result"
@@ -48,6 +49,8 @@ def form_of(document: dict[str, object]) -> Form | None:
         return Form.RECORD
     if "scenario" in document and "passed" in document:
         return Form.RUN_LOG
+    if is_list(document.get("model_calls")) and "system" in document and "task" in document:
+        return Form.ATTEMPT
     if is_list(document.get("resourceSpans")):
         return Form.SPANS
     if is_object(document.get("context")) and "start_time" in document:

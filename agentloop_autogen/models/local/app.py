@@ -5,11 +5,10 @@ Imported only when a server is built, because it needs Starlette and httpx.
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 from starlette.applications import Starlette
@@ -27,22 +26,14 @@ from agentloop_autogen.models.guided.wire import (
     tool_names,
 )
 from agentloop_autogen.models.local.collect import collected
+from agentloop_autogen.models.local.hang_up import ClientGoneError, unless_gone
 from agentloop_autogen.models.local.requests import ApiError, checked_body, upstream_error, upstream_fields
 
 __all__ = ["build_front"]
 
-_POLL_S = 0.1
-"""How often a waiting request looks whether its client is still there."""
-
 _GONE_STATUS = 499
 _DATA = "data: "
 _DONE = "[DONE]"
-
-T = TypeVar("T")
-
-
-class _ClientGoneError(Exception):
-    """The client hung up before its reply was ready."""
 
 
 def build_front(upstream_base_url: str, model_id: str, max_model_len: int) -> Starlette:
@@ -54,7 +45,7 @@ def build_front(upstream_base_url: str, model_id: str, max_model_len: int) -> St
             Route("/v1/models", front.models, methods=["GET"]),
             Route("/v1/chat/completions", front.chat, methods=["POST"]),
         ],
-        exception_handlers={ApiError: _refused, _ClientGoneError: _gone, 404: _no_route, 405: _no_route},
+        exception_handlers={ApiError: _refused, ClientGoneError: _gone, 404: _no_route, 405: _no_route},
         lifespan=front.lifespan,
     )
 
@@ -133,7 +124,7 @@ class _Front:
         client = self._http()
         wanted = client.build_request("POST", f"{self._upstream}/v1/chat/completions", json=body)
         try:
-            return await _unless_gone(request, client.send(wanted, stream=True))
+            return await unless_gone(request, client.send(wanted, stream=True))
         except httpx.HTTPError as error:
             raise _lost(error) from error
 
@@ -150,7 +141,7 @@ async def _events(request: Request, reply: httpx.Response, chunks: GuidedChunks 
             async for data in events:
                 for event in _translated(data, chunks):
                     yield f"{_DATA}{event}\n\n"
-    except _ClientGoneError:
+    except ClientGoneError:
         return
     except httpx.HTTPError as error:
         yield f"{_DATA}{json.dumps(_lost(error).to_dict())}\n\n"
@@ -164,7 +155,7 @@ async def _data_of(request: Request, reply: httpx.Response) -> AsyncGenerator[st
     lines = reply.aiter_lines()
     while True:
         try:
-            line = await _unless_gone(request, anext(lines))
+            line = await unless_gone(request, anext(lines))
         except StopAsyncIteration:
             return
         if line.startswith(_DATA):
@@ -177,22 +168,6 @@ def _translated(data: str, chunks: GuidedChunks | None) -> list[str]:
     if data.strip() == _DONE:
         return [*(json.dumps(chunk, ensure_ascii=False) for chunk in chunks.finish()), _DONE]
     return [json.dumps(chunk, ensure_ascii=False) for chunk in chunks.feed(json.loads(data))]
-
-
-async def _unless_gone(request: Request, work: Awaitable[T]) -> T:
-    """Wait for work, but cancel it as soon as the client has hung up."""
-    task = asyncio.ensure_future(work)
-    try:
-        while True:
-            done, _ = await asyncio.wait({task}, timeout=_POLL_S)
-            if done:
-                return task.result()
-            if await request.is_disconnected():
-                raise _ClientGoneError
-    finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task})
 
 
 async def _read_and_close(reply: httpx.Response) -> bytes:

@@ -104,6 +104,8 @@ def _params(params: Any, options: EngineOptions) -> Any:  # noqa: ANN401 - the b
     params.cpuparams.n_threads = threads
     params.cpuparams_batch.n_threads = threads
     params.use_jinja = True
+    # A conversation that ends with the model's own words is a finished turn, as on other servers; two would be refused.
+    params.prefill_assistant = False
     params.cache_prompt = True
     params.cache_ram_mib = _CACHE_RAM_MIB
     params.ui = False
