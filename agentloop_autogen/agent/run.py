@@ -36,6 +36,7 @@ from agentloop_autogen.agent.calls import Reply, read_reply
 from agentloop_autogen.agent.clock import RunClock
 from agentloop_autogen.agent.context import Overlay, planning_prompt
 from agentloop_autogen.agent.model_call import ModelCall, characters_of
+from agentloop_autogen.agent.past import PastRequests, second_look
 from agentloop_autogen.agent.reply import failed, handed_off, replied
 from agentloop_autogen.agent.request import RunRequest
 from agentloop_autogen.agent.teammates import HandedOver
@@ -129,6 +130,7 @@ class Run:
     token: CancellationToken
     clock: RunClock
     inner_messages: list[BaseAgentEvent | BaseChatMessage]
+    past: PastRequests
     overlay: Overlay = field(default_factory=Overlay)
     executed: list[tuple[FunctionCall, FunctionExecutionResult]] = field(
         default_factory=list["tuple[FunctionCall, FunctionExecutionResult]"]
@@ -280,7 +282,8 @@ class Run:
 
     async def decide(self, verdict: Verdict | None, planned: Planned) -> Decision:
         """Return the decision on the round, after the budgets had their say."""
-        decision = self.controller.decide(verdict)
+        candidates = await second_look(self, verdict, planned)
+        decision = self.controller.decide(verdict, candidates=candidates)
         if decision.action is ControlAction.CONTINUE_INVOCATION:
             limit = self.budget.after_round(elapsed_s=self.clock.elapsed_s, reflects=not planned.reply.calls)
             if limit is not None:
@@ -320,7 +323,7 @@ class Run:
         if decision.branch is ControlBranch.NUDGE:
             await self._add(UserMessage(content=self._nudge(decision), source="user"))
         elif decision.verdict is not None and self.parts.config.policy is Policy.EXTENDED:
-            self.overlay.note = prompts.open_slots_note(decision.verdict, decision.branch)
+            self.overlay.note = prompts.open_slots_note(decision.verdict, decision.branch, closers=self._closers())
 
     async def _send_back(self, decision: Decision, planned: Planned, *, keeps_draft: bool) -> None:
         self.budget.reflections += 1
@@ -338,6 +341,7 @@ class Run:
                 blank=not reply.draft,
                 markup=reply.markup,
                 unused_tools=self._unused_tools(),
+                closers=self._closers(),
             )
         await self._add(UserMessage(content=feedback, source="user"))
 
@@ -358,12 +362,16 @@ class Run:
             decision.verdict,
             tried=self.controller.tried,
             unused_tools=self._unused_tools(),
+            closers=self._closers(),
             rounds=decision.fruitless,
         )
 
     def _unused_tools(self) -> list[str]:
         used = {call.name for call, _ in self.controller.tried}
         return [name for name in self.tools.names if name not in used]
+
+    def _closers(self) -> list[str]:
+        return self.past.closers(self._unused_tools())
 
     def answer_writer(self) -> AnswerWriter:
         """Return what writes the answer of this run."""

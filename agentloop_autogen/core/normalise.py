@@ -21,6 +21,7 @@ __all__ = [
     "mask_words",
     "normalise_arguments",
     "normalise_text",
+    "plain_line",
     "plain_text",
     "raw_words",
     "replace_blobs",
@@ -117,6 +118,14 @@ def bounded_text(text: str, limit: int) -> str:
     while tail < len(text) and _joins(text[tail]):
         tail += 1
     return f"{text[:head]}{_left_out(tail - head)}{text[tail:]}"
+
+
+def plain_line(text: str, limit: int) -> str:
+    """Return the head of `text` on one line of at most `limit` characters, without anything that does not print."""
+    # Only the head is looked at: what is cut anyway may be of any length.
+    head = text[: 4 * limit]
+    printed = "".join(character if character.isprintable() else " " for character in head)
+    return " ".join(printed.split())[:limit].rstrip()
 
 
 def _left_out(count: int) -> str:
