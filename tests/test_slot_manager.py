@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from datetime import timezone
 from typing import Any
 
@@ -277,12 +278,18 @@ async def test_the_search_goes_on_beside_the_first_model_call() -> None:
     assert any(item.hint is not None for item in verifier.calls)
 
 
-@pytest.mark.parametrize("kind", [AgentLoopTermination, AgentLoopAssistantAgent])
-def test_what_is_no_store_is_refused(kind: Any) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda store: AgentLoopTermination(slot_store=store),
+        lambda store: agent_of(ScriptedModel([]), slot_store=store),
+    ],
+    ids=["condition", "agent"],
+)
+def test_what_is_no_store_is_refused(make: Callable[[Any], object]) -> None:
     """A path in place of a store is wrong use, known at once and not at the first run."""
-    arguments = () if kind is AgentLoopTermination else ("agent", ScriptedModel([]))
     with pytest.raises(UsageError, match=r"`slot_store` is a str: give a SlotStateStore"):
-        kind(*arguments, slot_store="slots.db")
+        make("slots.db")
 
 
 async def test_without_a_store_nothing_is_kept_and_nobody_is_asked_more() -> None:
