@@ -7,6 +7,7 @@
     │   ├── ScenarioError     a scenario file cannot be read or does not fit its schema
     │   ├── TraceError        traces cannot be read, or hold nothing to work on
     │   └── MissingExtraError an optional dependency is not installed
+    ├── SlotStoreError        the store of past requests could not do what it was asked (exit status 1)
     └── ModelError            a model or its server could not do its part (exit status 1)
         ├── WeightsError      no weights were found, or they are not the ones expected
         ├── LocalServerError  the local model server did not start, or went away
@@ -30,6 +31,7 @@ __all__ = [
     "ModelServerError",
     "ScenarioError",
     "ServerUnreachableError",
+    "SlotStoreError",
     "ToolParserMissingError",
     "TraceError",
     "UnknownModelError",
@@ -66,6 +68,10 @@ class MissingExtraError(UsageError):
         self.feature = feature
         self.extra = extra
         super().__init__(f"{feature} needs the extra `{extra}`: pip install 'agentloop-autogen[{extra}]'")
+
+
+class SlotStoreError(AgentLoopError):
+    """The store of past requests could not do what it was asked: full, locked, unreachable, damaged or too new."""
 
 
 class ModelError(AgentLoopError):

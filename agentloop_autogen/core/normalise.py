@@ -26,6 +26,7 @@ __all__ = [
     "raw_words",
     "replace_blobs",
     "similarity_tokens",
+    "similarity_words",
     "split_thinking",
     "without_thinking",
     "words",
@@ -96,10 +97,15 @@ def normalise_text(text: str) -> str:
     return plain
 
 
+def similarity_words(text: str) -> list[str]:
+    """Return the tokens of eq. 4 in order: lower-cased runs of word characters, CJK characters one by one."""
+    pattern = _ASCII_TOKEN if text.isascii() else _TOKEN
+    return pattern.findall(text.lower())
+
+
 def similarity_tokens(text: str) -> frozenset[str]:
     """Return the token set of eq. 4: lower-cased runs of word characters, CJK characters one by one."""
-    pattern = _ASCII_TOKEN if text.isascii() else _TOKEN
-    return frozenset(pattern.findall(text.lower()))
+    return frozenset(similarity_words(text))
 
 
 def bounded_text(text: str, limit: int) -> str:
