@@ -278,14 +278,17 @@ async def test_the_search_goes_on_beside_the_first_model_call() -> None:
     assert any(item.hint is not None for item in verifier.calls)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda store: AgentLoopTermination(slot_store=store),
-        lambda store: agent_of(ScriptedModel([]), slot_store=store),
-    ],
-    ids=["condition", "agent"],
-)
+def condition_on(store: Any) -> object:
+    """A condition with whatever is given it as a store."""
+    return AgentLoopTermination(slot_store=store)
+
+
+def agent_on(store: Any) -> object:
+    """An agent with whatever is given it as a store."""
+    return agent_of(ScriptedModel([]), slot_store=store)
+
+
+@pytest.mark.parametrize("make", [condition_on, agent_on])
 def test_what_is_no_store_is_refused(make: Callable[[Any], object]) -> None:
     """A path in place of a store is wrong use, known at once and not at the first run."""
     with pytest.raises(UsageError, match=r"`slot_store` is a str: give a SlotStateStore"):

@@ -32,6 +32,8 @@ _REQUEST_CHARS: Final = 2_000
 _MOST_WAITING: Final = 256
 """Finished runs that wait to be written; beyond it the store is too slow, and further ones are dropped."""
 _BATCH: Final = 64
+_PATIENCE_S: Final = 0.05
+"""Seconds a finished run waits before it is summed up, so that its answer is out by then, and for others to join it."""
 _WRITE_S: Final = 10.0
 _LAST_CALL_S: Final = 2.0
 """Seconds for what still waits when the event loop ends."""
@@ -172,6 +174,7 @@ class RuntimeStateManager:
     async def _write(self, writer: _Writer) -> None:
         batch: list[RuntimeStateObject] = []
         try:
+            await asyncio.sleep(_PATIENCE_S)
             while writer.waiting:
                 batch = self._next(writer, _BATCH)
                 await self._put(batch, _WRITE_S)
