@@ -43,6 +43,11 @@ class StoreStats:
     """When the oldest request ended; None: there is none."""
     newest: datetime | None
 
+    @property
+    def ends(self) -> dict[str, datetime | None]:
+        """When the first and the last of them ended, by name."""
+        return {"oldest": self.oldest, "newest": self.newest}
+
 
 async def most_similar(
     session: Session, request: str, k: int, *, since: ColumnElement[bool] | None
