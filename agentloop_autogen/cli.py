@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from agentloop_autogen.console.model_arguments import add_model_arguments, model_options, names_a_model
 from agentloop_autogen.console.options import RunSettings
+from agentloop_autogen.console.slot_arguments import add_slot_commands, run_slot_command
 from agentloop_autogen.console.trace_arguments import TRACE_COMMANDS, add_trace_commands, run_trace_command
 from agentloop_autogen.core.config import Policy
 from agentloop_autogen.errors import AgentLoopError, MissingExtraError, UsageError
@@ -34,6 +35,7 @@ _EXAMPLES = """examples:
   agentloop diagnose logs/
   agentloop replay logs/ --set patience=2
   agentloop report logs/ -o report.html
+  agentloop slots list
 """
 
 
@@ -73,6 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _dispatch(args: argparse.Namespace) -> int:
     if args.command in TRACE_COMMANDS:
         return run_trace_command(args)
+    if args.command == "slots":
+        return run_slot_command(args)
     try:
         from agentloop_autogen.console import commands
     except ModuleNotFoundError as error:
@@ -106,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     serve = "serve the local model as an OpenAI API"
     _add_serve_local(commands.add_parser("serve-local", help=serve, description=f"{serve[0].upper()}{serve[1:]}."))
     add_trace_commands(commands.add_parser)
+    add_slot_commands(commands.add_parser)
     return parser
 
 

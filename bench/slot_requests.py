@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import product
 from typing import Final
 
 __all__ = ["made_up_requests"]
@@ -61,15 +62,11 @@ _WORDS: Final[dict[str, str]] = {
     "deed": "delivered repaired returned cancelled inspected renewed paid archived counted labelled",
     "month": "January February March April May June July August September October November December",
     "day": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
+    "first": "Ada Bo Cem Dora Eli Fay Gus Hana Ida Jon Kim Lea Max Nia Otto Pia Rex Sue Tom Uma Vic Wim Yan Zoe",
+    "head": "ven ost bra kel mor tal sun gri hav lin dor fal rei wes nor hal bur cas mil pen ros sta wen yar",
+    "middle": "a e i o u an en in on ar er or al el",
+    "tail": "holm by ford ville burg stad mouth ton wick dal ness field gate bridge haven ham",
 }
-_HEADS: Final = (
-    "ven ost bra kel mor tal sun gri hav lin dor fal rei wes nor hal bur cas mil pen ros sta wen yar".split()
-)
-_MIDDLES: Final = "a e i o u an en in on ar er or al el".split()
-_TAILS: Final = "holm by ford ville burg stad mouth ton wick dal ness field gate bridge haven ham".split()
-_FIRST: Final = (
-    "Ada Bo Cem Dora Eli Fay Gus Hana Ida Jon Kim Lea Max Nia Otto Pia Rex Sue Tom Uma Vic Wim Yan Zoe".split()
-)
 
 
 def made_up_requests(count: int, *, seed: int) -> Iterator[str]:
@@ -80,16 +77,17 @@ def made_up_requests(count: int, *, seed: int) -> Iterator[str]:
         seed: Where the dice begin.
     """
     dice = random.Random(seed)  # noqa: S311 - made-up data, no secret
-    cities = [f"{head}{middle}{tail}".title() for head in _HEADS for middle in _MIDDLES for tail in _TAILS]
-    random.Random(0).shuffle(cities)  # noqa: S311 - the same common cities whatever the seed
     words = {name: listed.split() for name, listed in _WORDS.items()}
+    parts = product(words["head"], words["middle"], words["tail"])
+    cities = ["".join(part).title() for part in parts]
+    random.Random(0).shuffle(cities)  # noqa: S311 - the same common cities whatever the seed
 
     def long_tailed(values: list[str]) -> str:
         # A few values are asked for all the time, most hardly ever.
         return values[int(len(values) * dice.random() ** 3)]
 
     def person() -> str:
-        return f"{dice.choice(_FIRST)} {long_tailed(cities)}son"
+        return f"{dice.choice(words['first'])} {long_tailed(cities)}son"
 
     for _ in range(count):
         fields = {name: long_tailed(values) for name, values in words.items()}

@@ -1,8 +1,8 @@
 """How a store is made and brought up to date, a numbered step at a time.
 
-A short list and not Alembic: a store is opened by whoever uses the package, with no command to run and no script folder
-to find; there is one branch of history and no way back; and a step has to run inside the very transaction that holds the
-store's write lock. Steps are written out and never change once they are released.
+A short list and not Alembic: a store is opened by whoever uses the package, with no command to run and no folder of
+scripts to find; there is one line of history and no way back; and a step has to run inside the very transaction that
+holds the store's write lock. Steps are written out and never change once they are released.
 """
 
 from __future__ import annotations

@@ -5,25 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from heapq import nlargest
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, func, select, tuple_
 
-from agentloop_autogen.core.similarity import jaccard, text_similarity
+from agentloop_autogen.core.normalise import similarity_tokens
+from agentloop_autogen.core.similarity import jaccard, mixed_similarity
 from agentloop_autogen.slots.records import RuntimeStateObject
 from agentloop_autogen.slots.sql.sessions import Session
 from agentloop_autogen.slots.sql.tables import OBJECTS, TERMS
 from agentloop_autogen.slots.sql.terms import COMPARED_CHARS, compared_text, hashed_words, plan_probes, request_terms
-from agentloop_autogen.slots.sql.text_index import find_candidates
+from agentloop_autogen.slots.sql.text_index import best_candidates
 from agentloop_autogen.slots.store import SimilarRequest
 
-__all__ = ["PAGE", "StoreStats", "by_ids", "most_similar", "newest", "page_after", "stats"]
+__all__ = ["Place", "StoreStats", "by_ids", "most_similar", "newest", "page_after", "stats"]
 
-PAGE: Final = 500
+_PAGE: Final = 500
 """Objects read at a time."""
-_CANDIDATES: Final = 250
+_CANDIDATES: Final = 200
 """Objects compared with a new request at most."""
 _BYTES_PER_CHAR: Final = 4
+Place = tuple[int, str]
+"""Where an object stands in the order of age: its time in microseconds, then its id."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -37,6 +42,11 @@ class StoreStats:
     oldest: datetime | None
     """When the oldest request ended; None: there is none."""
     newest: datetime | None
+
+    @property
+    def ends(self) -> dict[str, datetime | None]:
+        """When the first and the last of them ended, by name."""
+        return {"oldest": self.oldest, "newest": self.newest}
 
 
 async def most_similar(
@@ -54,22 +64,17 @@ async def most_similar(
     counted = select(TERMS.c.term, TERMS.c.objects).where(TERMS.c.term.in_(sorted(terms)))
     entries = {row.term: int(row.objects) for row in await session.connection.execute(counted)}
     probes = plan_probes(entries, session.objects)
-    found = await find_candidates(session.connection, probes, limit=_CANDIDATES)
-    if not found:
+    if not probes:
         return ()
-    start = func.substr(OBJECTS.c.request, 1, COMPARED_CHARS * _BYTES_PER_CHAR).label("start")
-    columns = select(OBJECTS.c.seq, OBJECTS.c.created_us, OBJECTS.c.terms, start)
-    candidates = columns.where(OBJECTS.c.seq.in_(found))
+    best = best_candidates(session.connection.dialect.name, probes, limit=_CANDIDATES)
+    query = select(OBJECTS).where(OBJECTS.c.seq.in_(best.scalar_subquery()))
     if since is not None:
-        candidates = candidates.where(since)
-    rows = (await session.connection.execute(candidates)).all()
+        query = query.where(since)
+    rows = (await session.connection.execute(query)).all()
     asked = compared_text(request)
-    words = hashed_words(terms)
-    ranked = sorted(((_similarity(row, asked, words), row.created_us, row.seq) for row in rows), reverse=True)[:k]
-    bodies = select(OBJECTS.c.seq, OBJECTS.c.request, OBJECTS.c.body)
-    whole = await session.connection.execute(bodies.where(OBJECTS.c.seq.in_([seq for _, _, seq in ranked])))
-    states = {row.seq: _state(row) for row in whole}
-    return [SimilarRequest(state=states[seq], similarity=rho) for rho, _, seq in ranked]
+    new = _New(text=asked, tokens=similarity_tokens(asked), words=hashed_words(terms))
+    ranked = nlargest(k, ((_similarity(row, new), row.created_us, row.seq, row) for row in rows))
+    return [SimilarRequest(state=_state(row), similarity=rho) for rho, _, _, row in ranked]
 
 
 async def page_after(
@@ -82,7 +87,7 @@ async def page_after(
         last: Place of the last object seen; None: begin with the oldest.
     """
     place = (OBJECTS.c.created_us, OBJECTS.c.id)
-    query = select(*place, OBJECTS.c.request, OBJECTS.c.body).order_by(*place).limit(PAGE)
+    query = select(*place, OBJECTS.c.request, OBJECTS.c.body).order_by(*place).limit(_PAGE)
     if last is not None:
         query = query.where(tuple_(*place) > tuple_(*last))
     return [((row.created_us, row.id), _state(row)) for row in await session.connection.execute(query)]
@@ -124,12 +129,24 @@ async def stats(session: Session) -> StoreStats:
     return StoreStats(objects=count, with_text=with_text, oldest=_moment(first), newest=_moment(last))
 
 
-def _similarity(row: Any, asked: str, words: frozenset[str]) -> float:  # noqa: ANN401 - rows have the columns asked for
-    if row.start is None:
+@dataclass(frozen=True, kw_only=True)
+class _New:
+    """The new request, ready for comparison."""
+
+    text: str
+    tokens: frozenset[str]
+    words: frozenset[str]
+    """The same tokens as digests."""
+
+
+def _similarity(row: Any, new: _New) -> float:  # noqa: ANN401 - rows have the columns asked for
+    if row.request is None:
         # Without text only the words can be compared, and only hashed.
-        return jaccard(words, hashed_words(frozenset(row.terms.split())))
+        return jaccard(new.words, hashed_words(frozenset(row.terms.split())))
     # The cut may go through a character.
-    return text_similarity(asked, compared_text(bytes(row.start).decode(errors="ignore")))
+    start = bytes(row.request[: COMPARED_CHARS * _BYTES_PER_CHAR]).decode(errors="ignore")
+    text = compared_text(start)
+    return mixed_similarity(new.text, new.tokens, text, similarity_tokens(text))
 
 
 def _state(row: Any) -> RuntimeStateObject:  # noqa: ANN401 - rows have the columns asked for

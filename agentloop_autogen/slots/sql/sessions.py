@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
@@ -188,7 +188,7 @@ class Sessions:
                 await connection.exec_driver_sql(statement)
 
     @asynccontextmanager
-    async def _begin(self, *, write: bool) -> AsyncIterator[AsyncConnection]:
+    async def _begin(self, *, write: bool) -> AsyncGenerator[AsyncConnection]:
         async with self._engine.connect() as plain:
             connection = await plain.execution_options(agentloop_write=write)
             async with connection.begin():
@@ -227,25 +227,22 @@ def _engine(address: StoreAddress, timeout_s: float) -> AsyncEngine:
         extra = "slots" if address.path is not None else "postgres"
         raise MissingExtraError(f"the slot store {address.shown}", extra) from error
     if address.path is not None:
-        event.listen(engine.sync_engine, "connect", _set_up_sqlite)
         event.listen(engine.sync_engine, "begin", _begin_sqlite)
     return engine
-
-
-def _set_up_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - SQLAlchemy's adapter of a connection
-    cursor = connection.cursor()
-    # A commit is on the disk when it returns, and what is deleted is overwritten.
-    cursor.execute("PRAGMA synchronous=FULL")
-    cursor.execute("PRAGMA secure_delete=ON")
-    cursor.close()
 
 
 def _begin_sqlite(connection: Any) -> None:  # noqa: ANN401 - SQLAlchemy's event gives it no type
     options = connection.get_execution_options()
     if options.get("isolation_level") == "AUTOCOMMIT":
         return
+    if not options.get("agentloop_write"):
+        connection.exec_driver_sql("BEGIN")
+        return
+    # A commit is on the disk when it returns, and what is deleted is overwritten.
+    connection.exec_driver_sql("PRAGMA synchronous=FULL")
+    connection.exec_driver_sql("PRAGMA secure_delete=ON")
     # A reader that becomes a writer may fail at once; whoever means to write waits for its turn first.
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("agentloop_write") else "BEGIN")
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _prepare_file(address: StoreAddress) -> None:

@@ -177,10 +177,11 @@ class SQLSlotStateStore(SlotStateStore, Component[SQLSlotStateStoreConfig]):
         Raises:
             SlotStoreError: The store could not be read.
         """
-        last: tuple[int, str] | None = None
+        last: reading.Place | None = None
         while page := await self._sessions.read(partial(reading.page_after, last=last)):
-            for last, state in page:
+            for _, state in page:
                 yield state
+            last, _ = page[-1]
 
     async def get(self, ids: Sequence[str]) -> Sequence[RuntimeStateObject]:
         """Return the objects with these ids, in no particular order; unknown ids are left out.

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Final
 
 from agentloop_autogen.core.normalise import normalise_text, similarity_words
@@ -75,7 +75,7 @@ def request_terms(request: str, key: str, *, pairs: bool) -> frozenset[str]:
     words = similarity_words(compared_text(request))
     found = {digest(word) for word in words}
     if pairs:
-        found.update(_PAIR_MARK + digest(f"{left} {right}") for left, right in zip(words, words[1:], strict=False))
+        found.update(_PAIR_MARK + digest(f"{left} {right}") for left, right in pairwise(words))
     return frozenset(found)
 
 
