@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from datetime import timezone
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -26,7 +27,8 @@ from agentloop_autogen import (
 from agentloop_autogen.core.records import Evidence, LoopOutcome
 from agentloop_autogen.errors import UsageError
 from agentloop_autogen.slots.manager import RuntimeStateManager
-from agentloop_autogen.slots.store import SlotStateStore
+from agentloop_autogen.slots.records import RuntimeStateObject
+from agentloop_autogen.slots.store import SimilarRequest, SlotStateStore
 from agentloop_autogen.slots.summary import FinishedRun, ToolUse, run_of, summarise
 from agentloop_autogen.testing import InMemorySlotStateStore, ScriptedVerifier
 
@@ -151,6 +153,32 @@ async def test_a_broken_store_is_said_once_and_never_felt(
     assert "\n" not in read[0]
     assert len(lines) <= 2
     assert "sk-abc" not in caplog.text
+
+
+@dataclass
+class Unhashable(InMemorySlotStateStore):
+    """A store that is a dataclass, as users write them: it compares by value and has no hash."""
+
+    place: str = ""
+
+    async def similar(self, request: str, k: int = 3) -> Sequence[SimilarRequest]:
+        """Fail."""
+        raise OSError("gone")
+
+    async def put(self, states: Sequence[RuntimeStateObject]) -> None:
+        """Fail."""
+        raise OSError("gone")
+
+
+async def test_a_store_without_a_hash_is_a_store(caplog: pytest.LogCaptureFixture) -> None:
+    """Its faults are told of once as well, and reach no run."""
+    agent = agent_with(Unhashable())
+    with caplog.at_level(logging.WARNING, "agentloop_autogen"):
+        for _ in range(2):
+            await agent.run(task=REQUEST)
+            await agent.close()
+    assert outcome_of(agent).stop_reason is StopReason.ANSWERED
+    assert len(warnings_in(caplog)) == 2
 
 
 async def test_a_failure_to_write_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -329,9 +357,6 @@ FINISHED = FinishedRun(
 
 def summed(**changes: Any) -> Any:
     """The object kept of `FINISHED` with these changes."""
-    from dataclasses import replace
-    from datetime import datetime
-
     return summarise(replace(FINISHED, **changes), identity="1", model="m", ended_at=datetime.now(timezone.utc))
 
 

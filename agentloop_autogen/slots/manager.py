@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Final, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 from agentloop_autogen.core.config import LoopConfig
 from agentloop_autogen.errors import UsageError
@@ -37,8 +37,8 @@ _PATIENCE_S: Final = 0.05
 _WRITE_S: Final = 10.0
 _LAST_CALL_S: Final = 2.0
 """Seconds for what still waits when the event loop ends."""
-_said: WeakKeyDictionary[SlotStateStore, set[str]] = WeakKeyDictionary()
-"""By store, the faults that were told of: agents come and go, and each would tell of them again."""
+_told: Final[dict[int, set[str]]] = {}
+"""By identity of the store, the faults that were told of: agents come and go, and each would tell of them again."""
 
 ToKeep = Callable[[], FinishedRun]
 """Gives a finished run; called off the answer's path."""
@@ -214,16 +214,25 @@ class RuntimeStateManager:
                 await stop_task(task)
 
     def _complain(self, what: str, kind: str, cause: str) -> None:
-        said = _said.setdefault(self._store, set())
-        if (fault := f"{what} {kind}") in said:
+        told = _told_of(self._store)
+        if (fault := f"{what} {kind}") in told:
             return
-        said.add(fault)
+        told.add(fault)
         effect = "answers come without hints" if what == "read" else "finished runs are not kept"
         name = type(self._store).__name__
         _log.warning("the slot store %s cannot be %s, so %s: %s", name, _DONE[what], effect, cause)
 
 
 _DONE: Final = {"read": "read", "write": "written"}
+
+
+def _told_of(store: SlotStateStore) -> set[str]:
+    # By identity: a store that is a dataclass has no hash.
+    key = id(store)
+    if key not in _told:
+        _told[key] = set()
+        finalize(store, _told.pop, key, None).atexit = False
+    return _told[key]
 
 
 def manager_for(store: SlotStateStore, loop: LoopConfig) -> RuntimeStateManager:

@@ -200,9 +200,9 @@ class AgentLoopTermination(TerminationCondition, Component[AgentLoopTerminationC
             if task is not None:
                 self._request = task
                 self._ledger = Ledger(self._loop, self._subject)
-                self._past.look_up(self._subject)
+                self._look_up()
                 return None
-        self._past.look_up(self._subject)
+        self._look_up()
         turn = read_turn(messages, self._guard)
         self._pass_time(turn)
         self._spent.tokens += turn.tokens
@@ -211,6 +211,11 @@ class AgentLoopTermination(TerminationCondition, Component[AgentLoopTerminationC
         if not turn.counts:
             return None if turn.said_by_user else self._over_budget()
         return await self._judge(turn)
+
+    def _look_up(self) -> None:
+        # Nobody else could be told of what is found.
+        if isinstance(self._verifier, HintedSlotVerifier):
+            self._past.look_up(self._subject)
 
     def _pass_time(self, turn: Turn) -> None:
         now = time.monotonic()
