@@ -65,7 +65,7 @@ async def most_similar(
     entries = {row.term: int(row.objects) for row in await session.connection.execute(counted)}
     probes = plan_probes(entries, session.objects)
     if not probes:
-        return ()
+        return []
     best = best_candidates(session.connection.dialect.name, probes, limit=_CANDIDATES)
     query = select(OBJECTS).where(OBJECTS.c.seq.in_(best.scalar_subquery()))
     if since is not None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import event, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -74,7 +75,8 @@ class Sessions:
         self.address = address
         self._timeout_s = timeout_s
         self._migrations = migrations
-        self._engine = _engine(address, timeout_s)
+        self._engines: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncEngine] = WeakKeyDictionary()
+        _check_driver(address)
 
     async def read(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """Do something in a transaction that sees one state of the store.
@@ -110,8 +112,19 @@ class Sessions:
         await self._bounded(self._autocommitted(statements))
 
     async def close(self) -> None:
-        """Let go of the engine."""
-        await self._engine.dispose()
+        """Let go of the engines."""
+        engine = self._engines.pop(asyncio.get_running_loop(), None)
+        if engine is not None:
+            await engine.dispose()
+
+    @property
+    def _engine(self) -> AsyncEngine:
+        # An engine holds no connection here, but a lock that belongs to the event loop it was first used in.
+        loop = asyncio.get_running_loop()
+        engine = self._engines.get(loop)
+        if engine is None:
+            engine = self._engines[loop] = _engine(self.address, self._timeout_s)
+        return engine
 
     async def _bounded(self, work: Awaitable[T]) -> T:
         task = asyncio.ensure_future(work)
@@ -212,6 +225,14 @@ async def _has_tables(connection: AsyncConnection) -> bool:
     return await connection.run_sync(lambda plain: plain.dialect.has_table(plain, META.name))
 
 
+def _check_driver(address: StoreAddress) -> None:
+    try:
+        address.url.get_dialect().import_dbapi()
+    except ModuleNotFoundError as error:
+        extra = "slots" if address.path is not None else "postgres"
+        raise MissingExtraError(f"the slot store {address.shown}", extra) from error
+
+
 def _engine(address: StoreAddress, timeout_s: float) -> AsyncEngine:
     busy_s = timeout_s * _BUSY_SHARE
     if address.path is not None:
@@ -220,12 +241,8 @@ def _engine(address: StoreAddress, timeout_s: float) -> AsyncEngine:
         limit = str(max(1, int(busy_s * 1000)))
         settings = {"statement_timeout": limit, "lock_timeout": limit, "application_name": "agentloop slots"}
         arguments = {"timeout": busy_s, "server_settings": settings}
-    try:
-        # Without the parameters an error shows no request.
-        engine = create_async_engine(address.url, poolclass=NullPool, connect_args=arguments, hide_parameters=True)
-    except ModuleNotFoundError as error:
-        extra = "slots" if address.path is not None else "postgres"
-        raise MissingExtraError(f"the slot store {address.shown}", extra) from error
+    # Without the parameters an error shows no request.
+    engine = create_async_engine(address.url, poolclass=NullPool, connect_args=arguments, hide_parameters=True)
     if address.path is not None:
         event.listen(engine.sync_engine, "begin", _begin_sqlite)
     return engine
