@@ -26,13 +26,14 @@ from agentloop_autogen import (
     UnavailableVerdict,
     Verdict,
 )
+from agentloop_autogen.core.second_look import unlisted
 from agentloop_autogen.slots.hint import PastRequest, PastSlot, SlotHint, hint_from
 from agentloop_autogen.slots.store import SimilarRequest
 from agentloop_autogen.testing import InMemorySlotStateStore, ScriptedVerifier
 from agentloop_autogen.verify.prompts import PromptLimits, render_case
 
 from .deltas import feed, said, task, tool_round
-from .scripted_model import ScriptedModel, Slow, agent_of, call, open_verdict, outcome_of
+from .scripted_model import CLOSED, ScriptedModel, Slow, agent_of, call, open_verdict, outcome_of
 from .slot_stores import FACT, REQUEST, SlowStore, covered, past, population, year
 
 FIRST = "Vennholm has 48,210 inhabitants."
@@ -231,6 +232,27 @@ async def test_runs_at_the_same_time_do_not_mix_their_hints() -> None:
     assert len(hints) == 10
     for request, hint in hints:
         assert hint.names == (f"mayor of {request.split()[0]}",)
+
+
+@pytest.mark.parametrize(
+    ("proposed", "listed", "left"),
+    [
+        (["population of Aldora"], ["population of Vennholm"], ()),
+        (["first_ferry_time"], ["ferry time"], ()),
+        (["price", "opening hours"], ["price"], ("opening hours",)),
+        (
+            ["first_ferry_time", "adult_ticket_cost", "castle_garden_open_until"],
+            ["ferry_time", "castle_garden_price"],
+            ("adult_ticket_cost",),
+        ),
+        (["length of A", "length of B"], ["length of C"], ("length of A",)),
+        (["price"], [], ("price",)),
+        ([], ["price"], ()),
+    ],
+)
+def test_an_item_stands_for_one_of_the_past_only(proposed: list[str], listed: list[str], left: tuple[str, ...]) -> None:
+    """Items of one kind are matched whatever they are of, each once; what is left over is worth a second look."""
+    assert unlisted(proposed, covered(*listed) if listed else CLOSED) == left
 
 
 # --- what the verifier model reads -----------------------------------------------------------------------------------

@@ -58,12 +58,11 @@ async def second_look(run: Run, verdict: Verdict | None, planned: Planned) -> tu
     if not run.controller.worth_second_look(verdict) or not _has_room(run, planned):
         return ()
     hint = await run.past.lookup.hint()
-    proposed = unlisted(hint.names, verdict) if hint else ()
-    if not proposed:
+    if hint is None or not unlisted(hint.names, verdict):
         return ()
     run.past.looked = True
     hinted = await verdict_on(run, hint=hint)
-    return candidates(verdict, hinted, run.controller.evidence, draft=run.controller.draft, proposed=proposed)
+    return candidates(verdict, hinted, run.controller.evidence, draft=run.controller.draft, proposed=hint.names)
 
 
 def _has_room(run: Run, planned: Planned) -> bool:

@@ -27,13 +27,22 @@ _BROUGHT_UP: Final = 0.4
 
 
 def unlisted(proposed: Sequence[str], verdict: Verdict) -> tuple[str, ...]:
-    """Return the proposed items of whose kind the verdict lists none: those a second look is worth taking for.
+    """Return the proposed items that no item of the verdict stands for: a second look is worth taking for them.
+
+    Each item stands for one proposed item at most, the most alike first: two prices of a request are two items.
 
     Args:
         proposed: Names of what similar requests needed.
         verdict: What was said without knowing them.
     """
-    return tuple(name for name in proposed if not _resembles(name, _names(verdict), _SAME_KIND))
+    listed = _names(verdict)
+    pairs = [(_alike(name, other), name, place) for name in proposed for place, other in enumerate(listed)]
+    stood_for, taken = set[str](), set[int]()
+    for alike, name, place in sorted(pairs, reverse=True):
+        if alike >= _SAME_KIND and name not in stood_for and place not in taken:
+            stood_for.add(name)
+            taken.add(place)
+    return tuple(name for name in proposed if name not in stood_for)
 
 
 def candidates(
@@ -84,12 +93,15 @@ def with_candidates(verdict: Verdict, names: Sequence[str]) -> Verdict:
 
 
 def _names(verdict: Verdict) -> tuple[str, ...]:
-    return (*(slot.name for slot in verdict.slots), *verdict.missing)
+    return tuple(dict.fromkeys([*(slot.name for slot in verdict.slots), *verdict.missing]))
 
 
 def _resembles(name: str, others: Sequence[str], least: float) -> bool:
-    folded = _folded(name)
-    return any(text_similarity(folded, _folded(other)) >= least for other in others)
+    return any(_alike(name, other) >= least for other in others)
+
+
+def _alike(name: str, other: str) -> float:
+    return text_similarity(_folded(name), _folded(other))
 
 
 def _folded(name: str) -> str:

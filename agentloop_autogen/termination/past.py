@@ -52,11 +52,10 @@ class PastConversations:
         if self.looked or self._lookup is None or not draft or not ledger.worth_second_look(verdict):
             return ()
         hint = await self._lookup.hint()
-        proposed = unlisted(hint.names, verdict) if hint else ()
-        if hint is None or not proposed:
+        if hint is None or not unlisted(hint.names, verdict):
             return ()
         self.looked = True
-        return candidates(verdict, await ask(hint), ledger.evidence, draft=draft, proposed=proposed)
+        return candidates(verdict, await ask(hint), ledger.evidence, draft=draft, proposed=hint.names)
 
     def keep(self, ledger: Ledger, stop: Stop, *, request: str, spent: Spent) -> None:
         """Have the finished conversation written soon.
