@@ -78,7 +78,7 @@ async def test_a_hint_brings_up_an_item_that_the_verifier_overlooked() -> None:
     assert (outcome.stop_reason, outcome.rounds) == (StopReason.SYNTHESISED, 3)
     told = model.requests[2].text
     assert "Still open: year Vennholm was founded." in told
-    assert "Requests like this one were closed by: year." in told
+    assert "Of use for requests like this one, and not called yet: year." in told
     sent_on = outcome.decisions[1]
     assert (sent_on.action, sent_on.branch) == (ControlAction.CONTINUE_INVOCATION, ControlBranch.NEED_TOOL_ROUND)
     assert "requests like this needed year Vennholm was founded" in sent_on.reason
@@ -176,7 +176,7 @@ async def test_a_verifier_of_somebody_else_is_never_given_a_hint() -> None:
     agent, model = hinted_agent(ThirdParty())
     await agent.run(task=REQUEST)
     assert outcome_of(agent).rounds == 2
-    assert "closed by: year" in model.requests[1].text
+    assert "not called yet: year" in model.requests[1].text
 
 
 @pytest.mark.parametrize("second", [UnavailableVerdict(cause="down"), RuntimeError("boom"), covered()])
@@ -200,10 +200,10 @@ async def test_only_tools_the_agent_has_and_has_not_used_are_named() -> None:
     )
     await agent.run(task=REQUEST)
     text = "\n".join(request.text for request in model.requests)
-    assert "Requests like this one were closed by: year." in text
+    assert "Of use for requests like this one, and not called yet: year." in text
     assert "drop_tables" not in text
-    assert "closed by: population" not in text
-    assert "boss" not in text.split("closed by:")[1].split("\n")[0]
+    assert "not called yet: population" not in text
+    assert "boss" not in text.split("not called yet:")[1].split("\n")[0]
 
 
 async def test_the_nudge_names_the_tool_that_closed_similar_requests() -> None:
@@ -211,7 +211,7 @@ async def test_the_nudge_names_the_tool_that_closed_similar_requests() -> None:
     agent, model = hinted_agent([open_verdict("the year")], [call("population")] * 3 + [FIRST] * 9)
     await agent.run(task=REQUEST)
     nudges = [request.text for request in model.requests if "brought nothing new" in request.text]
-    assert "Requests like this one were closed by: year." in nudges[0].split("brought nothing new")[1]
+    assert "Of use for requests like this one, and not called yet: year." in nudges[0].split("brought nothing new")[1]
 
 
 async def test_runs_at_the_same_time_do_not_mix_their_hints() -> None:

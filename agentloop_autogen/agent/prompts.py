@@ -77,7 +77,7 @@ def _unused(unused_tools: Sequence[str], closers: Sequence[str]) -> str:
 
 
 def _closed_by(closers: Sequence[str]) -> str:
-    return f"Requests like this one were closed by: {_names(closers)}." if closers else ""
+    return f"Of use for requests like this one, and not called yet: {_names(closers)}." if closers else ""
 
 
 def earlier_exchange(question: str, answer: str) -> str:
