@@ -5,7 +5,8 @@
 Requests are made up (`slot_requests.py`, seeded), other ones for the store than for the questions. Recall is the share
 of the three most similar requests, by ρ over all that are kept, that the store returns, where one that is as similar
 counts as well; `ρ lost` is how much less similar on average the three returned are than the three best. Peak memory is
-that of a process that only asks. The machine's noise shows in the spread; compare figures of one run.
+that of a process that only asks; `cpu ms` is the median of its processor time, which a busy machine changes less than
+the time that passes. The machine's noise shows in the spread; compare figures of one run.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class Asked(TypedDict):
 
     times: list[float]
     """Milliseconds of each question."""
+    processor: list[float]
+    """Milliseconds of processor time of each question, all threads together."""
     found: list[list[float]]
     """How similar the requests returned are."""
     peak_mib: float
@@ -81,14 +84,16 @@ async def ask(url: str, queries: Sequence[str]) -> Asked:
     store = SQLSlotStateStore(url)
     await store.similar(queries[0], K)
     times: list[float] = []
+    processor: list[float] = []
     found: list[list[float]] = []
     for query in queries:
-        started = time.perf_counter()
+        started, used = time.perf_counter(), time.process_time()
         similar = await store.similar(query, K)
         times.append((time.perf_counter() - started) * 1e3)
+        processor.append((time.process_time() - used) * 1e3)
         found.append([text_similarity(query, one.state.request) for one in similar if one.state.request is not None])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return Asked(times=times, found=found, peak_mib=peak)
+    return Asked(times=times, processor=processor, found=found, peak_mib=peak)
 
 
 def best(query: str, texts: Sequence[str]) -> list[float]:
@@ -133,7 +138,7 @@ def main() -> None:
     if options.ask:
         print(json.dumps(asyncio.run(ask(options.ask, json.load(sys.stdin)))))
         return
-    print("  objects   put/s median ms  p95 ms recall@3  ρ lost peak MiB file MiB")
+    print("  objects   put/s median ms  p95 ms  cpu ms recall@3  ρ lost peak MiB file MiB")
     with tempfile.TemporaryDirectory() as folder:
         measure(options, options.store or f"{folder}/slots.sqlite3")
 
@@ -154,7 +159,8 @@ def measure(options: argparse.Namespace, url: str) -> None:
         mib = os.stat(url).st_size / 2**20 if "://" not in url else float("nan")
         print(
             f"{size:>9,} {rate:>7,.0f} {statistics.median(times):>9.1f} {times[int(len(times) * 0.95)]:>7.1f}"
-            f" {recall:>8.2f} {lost:>7.3f} {asked['peak_mib']:>8.0f} {mib:>8.0f}",
+            f" {statistics.median(asked['processor']):>7.1f} {recall:>8.2f} {lost:>7.3f}"
+            f" {asked['peak_mib']:>8.0f} {mib:>8.0f}",
             flush=True,
         )
 

@@ -61,6 +61,8 @@ def in_words(error: Exception, address: StoreAddress) -> SlotStoreError:
         for pattern, problem, mend in _SQLITE:
             if pattern in said.lower():
                 return _error(address, problem, mend)
+        if isinstance(cause, OSError):
+            return _error(address, "cannot be opened", "see that its folder exists and this user may write it")
     else:
         state = _state(cause)
         for pattern, problem, mend in _POSTGRESQL:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -30,7 +31,7 @@ T = TypeVar("T")
 
 _WRITE_LOCK: Final = 0x61676C73
 """The number PostgreSQL knows the store's write lock by."""
-_BUSY_SHARE: Final = 0.9
+_BUSY_SHARE: Final = 0.75
 """A database that is locked says so itself, shortly before the whole operation is given up."""
 _WAL_RETRY_S: Final = 0.02
 
@@ -135,7 +136,7 @@ class Sessions:
             return task.result()
         except (SQLAlchemyError, OSError, asyncio.TimeoutError) as error:
             raise in_words(error, self.address) from error
-        except (KeyError, ValueError) as error:
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             # What was stored does not read as what was written.
             raise damaged(self.address) from error
         finally:
@@ -269,5 +270,9 @@ def _prepare_file(address: StoreAddress) -> None:
         return
     if address.is_default:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A file that is there must not be opened here: closing it would give back the locks this process holds on it.
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    # What SQLite cannot open leaves a thread of its driver behind.
+    if not path.is_file() or not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

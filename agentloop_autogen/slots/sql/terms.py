@@ -21,8 +21,8 @@ _DIGEST_BYTES: Final = 6
 _PAIR_MARK: Final = "p"
 """What the digest of two neighbouring words begins with: no hexadecimal digit."""
 
-# Chosen on a million made-up requests: about ten milliseconds, and hardly anything that is more similar is missed.
-_SINGLE_ENTRIES: Final = 3_000
+# Chosen on a million made-up requests: a search takes some milliseconds, and what is missed is hardly more similar.
+_SINGLE_ENTRIES: Final = 2_000
 """Entries of the index that the rarest terms, taken one by one, may have together."""
 _COMBINED_TERMS: Final = 4
 """How many of the next rarest terms are looked for two at a time."""
