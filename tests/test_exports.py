@@ -61,11 +61,10 @@ def test_exports_are_there(module: str) -> None:
 
 def test_the_base_needs_no_extra() -> None:
     """Importing the package touches no optional dependency, so the base install works without any extra."""
-    optional = (
-        "rich yaml xllamacpp starlette uvicorn httpx openai huggingface_hub hypothesis pytest sqlalchemy aiosqlite"
-    )
+    optional = "rich yaml xllamacpp starlette uvicorn httpx openai huggingface_hub hypothesis pytest sqlalchemy"
     code = (
-        "import sys, agentloop_autogen.agent, agentloop_autogen.testing, agentloop_autogen.models, agentloop_autogen.slots.store\n"
+        "import sys, agentloop_autogen.agent, agentloop_autogen.testing, agentloop_autogen.models\n"
+        "import agentloop_autogen.slots.lines\n"
         f"print([m for m in '{optional}'.split() if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)  # noqa: S603 - our own code

@@ -329,7 +329,8 @@ def test_what_is_forgotten_is_no_longer_in_the_file(tmp_path: Path) -> None:
     """Neither text nor digest of the object's words is left in the file or beside it."""
     path = tmp_path / "slots.sqlite3"
     store = SQLSlotStateStore(path)
-    asyncio.run(store.put([*SOME, state("gone-for-good", "The Zyxwvutsrq of Quuxville")]))
+    asyncio.run(store.put(states(*(f"town number {number} of many" for number in range(3_000)))))
+    asyncio.run(store.put([state("gone-for-good", "The Zyxwvutsrq of Quuxville")]))
     with sqlite3.connect(path) as connection:
         query = "SELECT terms FROM agentloop_slot_objects WHERE id = 'gone-for-good'"
         terms = set(str(connection.execute(query).fetchone()[0]).split())
@@ -412,6 +413,12 @@ def test_a_server_that_is_not_there_is_said() -> None:
     store = SQLSlotStateStore(f"postgresql://me:not-to-be-shown@127.0.0.1:{port}/slots", timeout_s=5)
     message = refused(store, OPERATIONS["similar"], "cannot be reached", "see that the server runs")
     assert f"127.0.0.1:{port}/slots" in message
+
+
+def test_options_the_driver_does_not_know_are_said() -> None:
+    """A slip in the URL is no damage."""
+    store = SQLSlotStateStore("postgresql://127.0.0.1:1/slots?sll=off")
+    refused(store, OPERATIONS["similar"], "cannot be connected to in this way", "check the options")
 
 
 def test_a_server_that_does_not_answer_is_given_up_in_time() -> None:

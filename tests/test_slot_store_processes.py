@@ -114,7 +114,6 @@ def test_a_process_killed_while_it_writes_loses_nothing_that_was_acknowledged(pl
     assert all(count == 1 for count in found.values())
     assert all(kept[name] >= count for name, count in acknowledged.items())
     assert all(count % batch == 0 for count in kept.values())
-    assert sum(acknowledged.values()) > 8 * batch
     asyncio.run(SQLSlotStateStore(place, timeout_s=30).put([state("k99-0", made("k99", 0))]))
     assert asyncio.run(SQLSlotStateStore(place).stats()).objects == sum(kept.values()) + 1
     if "://" not in place:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from sqlalchemy.exc import DBAPIError
@@ -9,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from agentloop_autogen.errors import SlotStoreError
 from agentloop_autogen.slots.sql.address import StoreAddress
 
-__all__ = ["damaged", "in_words", "is_table_missing", "newer", "too_slow"]
+__all__ = ["damaged", "in_words", "is_table_missing", "newer", "too_slow", "unusable"]
 
 _NO_TABLE: Final = "42P01"
 
@@ -68,7 +69,7 @@ def in_words(error: Exception, address: StoreAddress) -> SlotStoreError:
         for pattern, problem, mend in _POSTGRESQL:
             if state.startswith(pattern):
                 return _error(address, problem, mend)
-        if isinstance(cause, OSError | TimeoutError) or "connection" in said.lower():
+        if isinstance(cause, OSError | asyncio.TimeoutError) or "connection" in said.lower():
             return _error(address, "cannot be reached", "see that the server runs and the URL names its host and port")
     return _error(address, f"failed ({type(cause).__name__})", "see the cause of this error")
 
@@ -102,6 +103,15 @@ def newer(address: StoreAddress, found: int, known: int) -> SlotStoreError:
     """
     problem = f"was written by a newer agentloop-autogen (version {found} of its tables, this one knows {known})"
     return _error(address, problem, "upgrade the package, or name another store")
+
+
+def unusable(address: StoreAddress) -> SlotStoreError:
+    """Say that the driver does not take the URL's options.
+
+    Args:
+        address: Where the store is.
+    """
+    return _error(address, "cannot be connected to in this way", "check the options after the ? of its URL")
 
 
 def is_table_missing(error: DBAPIError) -> bool:

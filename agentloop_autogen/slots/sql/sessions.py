@@ -19,7 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from agentloop_autogen.errors import MissingExtraError
 from agentloop_autogen.slots.sql.address import StoreAddress
-from agentloop_autogen.slots.sql.faults import damaged, in_words, is_table_missing, newer, too_slow
+from agentloop_autogen.slots.sql.faults import damaged, in_words, is_table_missing, newer, too_slow, unusable
 from agentloop_autogen.slots.sql.migrations import MIGRATIONS, Migration
 from agentloop_autogen.slots.sql.tables import META, MetaName
 from agentloop_autogen.slots.sql.terms import new_key
@@ -33,6 +33,8 @@ _WRITE_LOCK: Final = 0x61676C73
 """The number PostgreSQL knows the store's write lock by."""
 _BUSY_SHARE: Final = 0.75
 """A database that is locked says so itself, shortly before the whole operation is given up."""
+_ERASING: Final = "PRAGMA secure_delete=ON"
+"""What is deleted is overwritten."""
 _WAL_RETRY_S: Final = 0.02
 
 
@@ -101,16 +103,19 @@ class Sessions:
         """
         return await self._bounded(self._prepared(work, write=True))
 
-    async def outside(self, statements: Sequence[str]) -> None:
-        """Run statements that go with no transaction.
+    async def tidy(self, statement: str) -> int:
+        """Run a statement of SQLite's that goes with no transaction of ours.
 
         Args:
-            statements: The statements.
+            statement: The statement.
+
+        Returns:
+            How many rows it changed, those of the index itself included.
 
         Raises:
             SlotStoreError: The database failed, or took too long.
         """
-        await self._bounded(self._autocommitted(statements))
+        return await self._bounded(self._autocommitted(statement))
 
     async def close(self) -> None:
         """Let go of the engines."""
@@ -136,9 +141,9 @@ class Sessions:
             return task.result()
         except (SQLAlchemyError, OSError, asyncio.TimeoutError) as error:
             raise in_words(error, self.address) from error
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            # What was stored does not read as what was written.
-            raise damaged(self.address) from error
+        except (TypeError, ValueError) as error:
+            # A driver says so of options it does not know.
+            raise unusable(self.address) from error
         finally:
             await stop_task(task)
 
@@ -148,20 +153,30 @@ class Sessions:
             async with self._begin(write=write) as connection:
                 facts = await _facts(connection)
                 if self._is_current(facts):
-                    return await work(
-                        Session(
-                            connection=connection,
-                            term_key=facts[MetaName.TERM_KEY.value],
-                            objects=int(facts[MetaName.OBJECTS.value]),
-                        )
-                    )
+                    return await self._worked(work, connection, facts)
             await self._migrate()
 
+    async def _worked(
+        self, work: Callable[[Session], Awaitable[T]], connection: AsyncConnection, facts: dict[str, str]
+    ) -> T:
+        try:
+            key, objects = facts[MetaName.TERM_KEY.value], int(facts[MetaName.OBJECTS.value])
+            return await work(Session(connection=connection, term_key=key, objects=objects))
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            # What was stored does not read as what was written.
+            raise damaged(self.address) from error
+
     def _is_current(self, facts: dict[str, str]) -> bool:
-        version = int(facts.get(MetaName.SCHEMA.value, 0))
+        version = self._version(facts)
         if version > len(self._migrations):
             raise newer(self.address, version, len(self._migrations))
         return version == len(self._migrations)
+
+    def _version(self, facts: dict[str, str]) -> int:
+        found = facts.get(MetaName.SCHEMA.value, "0")
+        if not (found.isascii() and found.isdigit()):
+            raise damaged(self.address)
+        return int(found)
 
     async def _migrate(self) -> None:
         if self.address.path is not None:
@@ -172,7 +187,7 @@ class Sessions:
             facts = {} if is_new else await _facts(connection)
             if self._is_current(facts):
                 return
-            version = int(facts.get(MetaName.SCHEMA.value, 0))
+            version = self._version(facts)
             for step in self._migrations[version:]:
                 for statement in step.sqlite if self.address.path is not None else step.postgresql:
                     await connection.exec_driver_sql(statement)
@@ -187,7 +202,7 @@ class Sessions:
         # SQLite does not wait for the lock this takes while other processes open the new file, too.
         while True:
             try:
-                await self._autocommitted(["PRAGMA journal_mode=WAL"])
+                await self._autocommitted("PRAGMA journal_mode=WAL")
             except DBAPIError as error:
                 if "locked" not in str(error.orig):
                     raise
@@ -195,11 +210,13 @@ class Sessions:
             else:
                 return
 
-    async def _autocommitted(self, statements: Sequence[str]) -> None:
+    async def _autocommitted(self, statement: str) -> int:
         async with self._engine.connect() as plain:
             connection = await plain.execution_options(isolation_level="AUTOCOMMIT")
-            for statement in statements:
-                await connection.exec_driver_sql(statement)
+            await connection.exec_driver_sql(_ERASING)
+            await connection.exec_driver_sql(statement)
+            # The connection is new, so that this counts no others.
+            return (await connection.exec_driver_sql("SELECT total_changes()")).scalar_one()
 
     @asynccontextmanager
     async def _begin(self, *, write: bool) -> AsyncGenerator[AsyncConnection]:
@@ -256,9 +273,9 @@ def _begin_sqlite(connection: Any) -> None:  # noqa: ANN401 - SQLAlchemy's event
     if not options.get("agentloop_write"):
         connection.exec_driver_sql("BEGIN")
         return
-    # A commit is on the disk when it returns, and what is deleted is overwritten.
+    # A commit is on the disk when it returns.
     connection.exec_driver_sql("PRAGMA synchronous=FULL")
-    connection.exec_driver_sql("PRAGMA secure_delete=ON")
+    connection.exec_driver_sql(_ERASING)
     # A reader that becomes a writer may fail at once; whoever means to write waits for its turn first.
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 

@@ -30,6 +30,12 @@ Redaction = Callable[[RuntimeStateObject], RuntimeStateObject | None]
 _EXTRA_REMOVED: Final = 1_000
 """Objects past their time that one write removes besides as many as it adds: a large store shrinks bit by bit."""
 
+_MERGE: Final = "INSERT INTO agentloop_slot_index (agentloop_slot_index, rank) VALUES ('merge', {pages})"
+_MERGED_PAGES: Final = 1_000
+"""Pages of the index rewritten in one step: others may write in between."""
+_MERGE_WENT_ON: Final = 2
+"""Rows a step changes at least while there was something to do."""
+
 
 class SQLSlotStateStore(SlotStateStore, Component[SQLSlotStateStoreConfig]):
     """Keeps the slot state of past requests in an SQLite file or in a PostgreSQL database.
@@ -236,14 +242,14 @@ class SQLSlotStateStore(SlotStateStore, Component[SQLSlotStateStoreConfig]):
         return OBJECTS.c.created_us < microseconds(datetime.now(timezone.utc) - timedelta(days=days))
 
     async def _erase_traces(self, removed: int) -> None:
-        if removed and self.path is not None:
-            # The index still names removed objects, and the log still holds old pages, until both are tidied up.
-            await self._sessions.outside(
-                (
-                    "INSERT INTO agentloop_slot_index (agentloop_slot_index) VALUES ('optimize')",
-                    "PRAGMA wal_checkpoint(TRUNCATE)",
-                )
-            )
+        """Let the index drop what it still holds of removed objects, and the log its old pages, bit by bit."""
+        if not removed or self.path is None:
+            return
+        # A negative number takes all of the index for unfinished, the positive ones go on with it.
+        pages = -_MERGED_PAGES
+        while await self._sessions.tidy(_MERGE.format(pages=pages)) >= _MERGE_WENT_ON:
+            pages = _MERGED_PAGES
+        await self._sessions.tidy("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _to_config(self) -> SQLSlotStateStoreConfig:
         if self._redact is not None:
