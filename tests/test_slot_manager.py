@@ -33,7 +33,7 @@ from agentloop_autogen.slots.summary import FinishedRun, ToolUse, run_of, summar
 from agentloop_autogen.testing import InMemorySlotStateStore, ScriptedVerifier
 
 from .deltas import feed, said, task, tool_round
-from .scripted_model import HANG, ScriptedModel, Slow, agent_of, call, outcome_of
+from .scripted_model import HANG, ScriptedModel, Slow, agent_of, call, open_verdict, outcome_of
 from .slot_stores import FACT, REQUEST, FaultyStore, SlowStore, covered, past, population, year
 
 ANSWER = "Vennholm has 48,210 inhabitants."
@@ -84,6 +84,22 @@ async def test_no_result_no_quote_and_no_argument_is_kept() -> None:
     (kept,) = [state.model_dump_json() for state in store.states.values()]
     assert "48,210" not in kept
     assert "town" not in kept
+
+
+async def test_only_calls_that_ran_are_counted() -> None:
+    """Of five identical calls in a round three are run, and a handoff is no tool of the request."""
+    store = InMemorySlotStateStore()
+    calls = [call("population", call_id=f"c{number}") for number in range(5)]
+    model = ScriptedModel([calls, call("transfer_to_boss", call_id="h")])
+    agent = agent_of(
+        model, [open_verdict()], tools=[population], handoffs=["boss"], slot_store=store, loop=LoopConfig(max_rounds=3)
+    )
+    await agent.run(task=REQUEST)
+    await agent.close()
+    (state,) = store.states.values()
+    assert state.stop_reason is StopReason.HANDOFF
+    assert [(tool.name, tool.calls) for tool in state.tools] == [("population", outcome_of(agent).tool_calls)]
+    assert outcome_of(agent).tool_calls == 3
 
 
 async def test_a_team_keeps_its_conversation_when_it_stops() -> None:

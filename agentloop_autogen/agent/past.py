@@ -29,6 +29,8 @@ class PastRequests:
         self.lookup = lookup
         self.looked = False
         """Whether the run has had its second look."""
+        self.uses: list[ToolUse] = []
+        """The calls it executed, handoffs not among them."""
 
     def closers(self, unused: Sequence[str]) -> list[str]:
         """Return those of the unused tools that closed items of similar requests, as far as that is known by now.
@@ -79,9 +81,4 @@ def finished(run: Run, outcome: LoopOutcome) -> FinishedRun:
         run: The run.
         outcome: How it ended.
     """
-    tools = [
-        ToolUse.of(call.name, result.content, is_error=bool(result.is_error))
-        for call, result in run.executed
-        if call.name not in run.parts.handoffs
-    ]
-    return run_of(outcome, request=run.about.task, evidence=run.controller.evidence, tools=tools)
+    return run_of(outcome, request=run.about.task, evidence=run.controller.evidence, tools=run.past.uses)
