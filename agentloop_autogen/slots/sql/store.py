@@ -51,7 +51,8 @@ class SQLSlotStateStore(SlotStateStore, Component[SQLSlotStateStoreConfig]):
         url: The file, or `postgresql://USER@HOST/DATABASE`. None: `slots.sqlite3` in `$AGENTLOOP_CACHE`, else in the
             user's data folder. A file is made where there is none, readable by this user alone.
         password: The server's password; one in the URL is taken out of it. None: `PGPASSWORD` or `~/.pgpass`.
-        keep_request_text: False: no request is kept, and similar ones are found by the digests of their words alone.
+        keep_request_text: False: no request is kept, and similar ones are found by the digests of their words alone;
+            an export holds no digests, so that objects imported from it are found by nothing.
         max_age_days: Days after which an object is removed. None: never.
         max_objects: Objects kept; beyond it the oldest are removed. None: any number.
         timeout_s: Seconds a transaction may take, waiting for locks included.
@@ -146,6 +147,8 @@ class SQLSlotStateStore(SlotStateStore, Component[SQLSlotStateStoreConfig]):
 
     async def forget(self, ids: Sequence[str]) -> int:
         """Remove these objects for good.
+
+        In SQLite nothing of them is left in the file; PostgreSQL overwrites them when it next vacuums the tables.
 
         Args:
             ids: Their ids; unknown ones are no error.
