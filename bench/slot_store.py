@@ -81,6 +81,8 @@ async def fill(store: SQLSlotStateStore, states: Iterator[RuntimeStateObject]) -
 
 async def ask(url: str, queries: Sequence[str]) -> Asked:
     """Return how long each question took, how similar the answers are, and the peak memory of this process."""
+    # What was written just before is not to be measured.
+    os.sync()
     store = SQLSlotStateStore(url)
     await store.similar(queries[0], K)
     times: list[float] = []

@@ -344,6 +344,23 @@ def test_what_is_forgotten_is_no_longer_in_the_file(tmp_path: Path) -> None:
     assert [word for word in wanted if word in left] == []
 
 
+def test_many_small_writes_leave_few_pieces_of_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search looks into every piece, so that they are merged now and then; a write that could not do so is kept."""
+    monkeypatch.setattr("agentloop_autogen.slots.sql.store._MERGED_EVERY", 10)
+    path = tmp_path / "slots.sqlite3"
+    store = SQLSlotStateStore(path)
+    for number in range(30):
+        asyncio.run(store.put([state(str(number), f"request number {number}")]))
+    with sqlite3.connect(path) as connection:
+        pieces = connection.execute("SELECT count(DISTINCT segid) FROM agentloop_slot_index_idx").fetchone()
+    connection.close()
+    assert pieces == (1,)
+    monkeypatch.setattr("agentloop_autogen.slots.sql.store._MERGE", "no statement {pages}")
+    asyncio.run(store.put(states(*("again and again",) * 20)))
+    assert asyncio.run(store.stats()).objects == 30
+    assert len(asyncio.run(store.similar("again and again", 50))) == 20
+
+
 def test_without_text_no_word_is_in_the_file(tmp_path: Path) -> None:
     """With `keep_request_text=False` neither the request nor any of its words can be read from the file."""
     store = SQLSlotStateStore(tmp_path / "slots.sqlite3", keep_request_text=False)

@@ -19,7 +19,7 @@ from agentloop_autogen.slots.sql.terms import COMPARED_CHARS, compared_text, has
 from agentloop_autogen.slots.sql.text_index import best_candidates
 from agentloop_autogen.slots.store import SimilarRequest
 
-__all__ = ["Place", "StoreStats", "by_ids", "most_similar", "newest", "page_after", "stats"]
+__all__ = ["Place", "StoreStats", "by_ids", "last_number", "most_similar", "newest", "page_after", "stats"]
 
 _PAGE: Final = 500
 """Objects read at a time."""
@@ -137,6 +137,15 @@ class _New:
     tokens: frozenset[str]
     words: frozenset[str]
     """The same tokens as digests."""
+
+
+async def last_number(session: Session) -> int:
+    """Return the row number of the object that was written last; 0: there is none.
+
+    Args:
+        session: An open transaction.
+    """
+    return (await session.connection.execute(select(func.max(OBJECTS.c.seq)))).scalar_one() or 0
 
 
 def _similarity(row: Any, new: _New) -> float:  # noqa: ANN401 - rows have the columns asked for

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from pydantic import SecretStr
 from sqlalchemy import ColumnElement, true
 from typing_extensions import Self
 
-from agentloop_autogen.errors import UsageError
+from agentloop_autogen.errors import SlotStoreError, UsageError
 from agentloop_autogen.slots.records import RuntimeStateObject
 from agentloop_autogen.slots.sql import reading, writing
 from agentloop_autogen.slots.sql.address import parse_address, split_password
@@ -35,6 +36,8 @@ _MERGED_PAGES: Final = 1_000
 """Pages of the index rewritten in one step: others may write in between."""
 _MERGE_WENT_ON: Final = 2
 """Rows a step changes at least while there was something to do."""
+_MERGED_EVERY: Final = 20_000
+"""Objects written in between: at a million objects it takes about a second."""
 
 
 class SQLSlotStateStore(SlotStateStore, Component[SQLSlotStateStoreConfig]):
@@ -48,7 +51,8 @@ class SQLSlotStateStore(SlotStateStore, Component[SQLSlotStateStoreConfig]):
         url: The file, or `postgresql://USER@HOST/DATABASE`. None: `slots.sqlite3` in `$AGENTLOOP_CACHE`, else in the
             user's data folder. A file is made where there is none, readable by this user alone.
         password: The server's password; one in the URL is taken out of it. None: `PGPASSWORD` or `~/.pgpass`.
-        keep_request_text: False: no request is kept, and similar ones are found by the digests of their words alone.
+        keep_request_text: False: no request is kept, and similar ones are found by the digests of their words alone;
+            an export holds no digests, so that objects imported from it are found by nothing.
         max_age_days: Days after which an object is removed. None: never.
         max_objects: Objects kept; beyond it the oldest are removed. None: any number.
         timeout_s: Seconds a transaction may take, waiting for locks included.
@@ -114,7 +118,12 @@ class SQLSlotStateStore(SlotStateStore, Component[SQLSlotStateStoreConfig]):
         if self._redact is not None:
             wanted = [kept for state in wanted if (kept := self._redact(state)) is not None]
         for start in range(0, len(wanted), writing.BATCH):
-            await self._sessions.write(partial(self._keep, states=wanted[start : start + writing.BATCH]))
+            some = wanted[start : start + writing.BATCH]
+            last = await self._sessions.write(partial(self._keep, states=some))
+            if self.path is not None and last // _MERGED_EVERY > (last - len(some)) // _MERGED_EVERY:
+                # The objects are kept already, and the index works as well without this, only not as fast.
+                with suppress(SlotStoreError):
+                    await self._merge_index()
 
     async def similar(self, request: str, k: int = 3) -> Sequence[SimilarRequest]:
         """Return at most `k` past requests most like this one, the most similar first, of equals the newest.
@@ -138,6 +147,8 @@ class SQLSlotStateStore(SlotStateStore, Component[SQLSlotStateStoreConfig]):
 
     async def forget(self, ids: Sequence[str]) -> int:
         """Remove these objects for good.
+
+        In SQLite nothing of them is left in the file; PostgreSQL overwrites them when it next vacuums the tables.
 
         Args:
             ids: Their ids; unknown ones are no error.
@@ -223,8 +234,9 @@ class SQLSlotStateStore(SlotStateStore, Component[SQLSlotStateStoreConfig]):
         """Release what the store holds open; it opens again at the next use."""
         await self._sessions.close()
 
-    async def _keep(self, session: Session, states: Sequence[RuntimeStateObject]) -> None:
+    async def _keep(self, session: Session, states: Sequence[RuntimeStateObject]) -> int:
         objects = await writing.keep(session, states, with_text=self._config.keep_request_text)
+        last = await reading.last_number(session)
         limit = len(states) + _EXTRA_REMOVED
         session = session.holding(objects)
         if self._config.max_age_days is not None:
@@ -232,6 +244,7 @@ class SQLSlotStateStore(SlotStateStore, Component[SQLSlotStateStoreConfig]):
             session = session.holding(objects)
         if self._config.max_objects is not None and objects > self._config.max_objects:
             await writing.remove(session, true(), limit=min(limit, objects - self._config.max_objects))
+        return last
 
     def _young_enough(self) -> ColumnElement[bool] | None:
         days = self._config.max_age_days
@@ -242,14 +255,17 @@ class SQLSlotStateStore(SlotStateStore, Component[SQLSlotStateStoreConfig]):
         return OBJECTS.c.created_us < microseconds(datetime.now(timezone.utc) - timedelta(days=days))
 
     async def _erase_traces(self, removed: int) -> None:
-        """Let the index drop what it still holds of removed objects, and the log its old pages, bit by bit."""
-        if not removed or self.path is None:
-            return
+        if removed and self.path is not None:
+            # The index still holds terms of removed objects, and the log their old pages.
+            await self._merge_index()
+            await self._sessions.tidy("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    async def _merge_index(self) -> None:
+        """Make one piece of SQLite's index again, bit by bit: each write adds one, and a search looks into all."""
         # A negative number takes all of the index for unfinished, the positive ones go on with it.
         pages = -_MERGED_PAGES
         while await self._sessions.tidy(_MERGE.format(pages=pages)) >= _MERGE_WENT_ON:
             pages = _MERGED_PAGES
-        await self._sessions.tidy("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _to_config(self) -> SQLSlotStateStoreConfig:
         if self._redact is not None:

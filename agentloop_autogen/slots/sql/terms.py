@@ -99,19 +99,17 @@ def plan_probes(entries: Mapping[str, int], objects: int) -> Sequence[Probe]:
         objects: How many objects there are.
     """
     known = sorted(entries, key=lambda term: (entries[term], term))
-    single = 0
-    spent = 0
-    for term in known:
+    weights = {term: math.log1p(objects / max(1, entries[term])) for term in known}
+    # The rarest in any case: of a common one the newest.
+    single = 1
+    spent = sum(entries[term] for term in known[:1])
+    for term in known[1:]:
         spent += entries[term]
         if spent > _SINGLE_ENTRIES:
             break
         single += 1
-    weights = {term: math.log1p(objects / max(1, entries[term])) for term in known}
-    combined = [term for term in known[single:] if entries[term] <= _COMBINED_ENTRIES][:_COMBINED_TERMS]
     probes = [Probe(terms=(term,), weight=weights[term], limit=_SINGLE_ENTRIES) for term in known[:single]]
-    if not probes and len(combined) < 2:
-        # Nothing but common words: the newest with the rarest of them.
-        return [Probe(terms=(term,), weight=weights[term], limit=_COMBINED_LIMIT) for term in known[:1]]
+    combined = [term for term in known[single:] if entries[term] <= _COMBINED_ENTRIES][:_COMBINED_TERMS]
     # Each term is in all its pairs; together they must not count for more than once.
     share = max(1, len(combined) - 1)
     for pair in combinations(combined, 2):
