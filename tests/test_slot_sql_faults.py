@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from autogen_core import ComponentModel
 
-from agentloop_autogen import AgentLoopAssistantAgent, AgentLoopTermination, StopReason
+from agentloop_autogen import AgentLoopAssistantAgent, AgentLoopTermination, LoopConfig, StopReason
 from agentloop_autogen.slots.sql import SQLSlotStateStore
 from agentloop_autogen.testing import ScriptedVerifier
 
@@ -28,13 +28,18 @@ from .slot_stores import FACT, PAST, REQUEST, covered, past, population, year
 ANSWER = "Vennholm has 48,210 inhabitants."
 
 
-def agent_on(store: SQLSlotStateStore) -> AgentLoopAssistantAgent:
+PATIENT = LoopConfig(hint_timeout_s=20)
+"""For tests of what is read, on a machine as busy as may be."""
+
+
+def agent_on(store: SQLSlotStateStore, loop: LoopConfig | None = None) -> AgentLoopAssistantAgent:
     """An agent that calls one tool and answers."""
     return agent_of(
         ScriptedModel([call("population"), ANSWER] * 4),
         ScriptedVerifier([open_verdict(), covered()] * 4),
         tools=[population, year],
         slot_store=store,
+        loop=loop,
     )
 
 
@@ -73,6 +78,7 @@ async def test_what_one_run_needed_is_there_for_the_next(tmp_path: Path) -> None
         verifier,
         tools=[population, year],
         slot_store=SQLSlotStateStore(path),
+        loop=PATIENT,
     )
     await second.run(task=REQUEST)
     hints = [item.hint for item in verifier.calls if item.hint is not None]
@@ -211,7 +217,8 @@ def test_a_read_only_file_gives_hints_and_keeps_nothing(tmp_path: Path, caplog: 
         connection.execute("PRAGMA journal_mode=DELETE")
     store = ReadOnly(path)
     verifier = ScriptedVerifier([open_verdict(), covered()])
-    agent = agent_of(ScriptedModel([call("population"), ANSWER]), verifier, tools=[population], slot_store=store)
+    model = ScriptedModel([call("population"), ANSWER])
+    agent = agent_of(model, verifier, tools=[population], slot_store=store, loop=PATIENT)
     with caplog.at_level(logging.WARNING, "agentloop_autogen"):
         asyncio.run(_one_run(agent))
     assert any(item.hint is not None for item in verifier.calls)
@@ -237,9 +244,9 @@ def test_a_process_that_ends_right_after_its_answer_has_kept_it(tmp_path: Path) 
     path = tmp_path / "slots.sqlite3"
     code = (
         "import asyncio, sys\nfrom pathlib import Path\n"
-        "from tests.test_slot_sql_faults import agent_on\n"
+        "from tests.test_slot_sql_faults import PATIENT, agent_on\n"
         "from agentloop_autogen.slots.sql import SQLSlotStateStore\n"
-        "asyncio.run(agent_on(SQLSlotStateStore(Path(sys.argv[1]))).run(task='What?'))\n"
+        "asyncio.run(agent_on(SQLSlotStateStore(Path(sys.argv[1])), PATIENT).run(task='What?'))\n"
     )
     done = subprocess.run(  # noqa: S603 - our own code
         [sys.executable, "-W", "error", "-c", code, str(path)],
@@ -261,7 +268,10 @@ async def test_a_team_on_a_store_that_is_gone_stops_as_ever(tmp_path: Path, capl
     with caplog.at_level(logging.WARNING, "agentloop_autogen"):
         delta = [*tool_round(FACT, name="population"), *said(ANSWER)]
         assert await feed(condition, [task(REQUEST), delta]) == ["", "answered"]
-        await asyncio.sleep(0.3)
+        for _ in range(500):
+            if "cannot be read" in caplog.text:
+                break
+            await asyncio.sleep(0.01)
     assert "cannot be read" in caplog.text
 
 
