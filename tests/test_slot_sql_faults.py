@@ -129,7 +129,7 @@ def test_a_store_that_cannot_be_used_is_said_in_one_line_each_and_the_agent_answ
     """Two runs give their answers in good time; one line says that it cannot be read, one that it cannot be written."""
     path = tmp_path / "there" / "slots.sqlite3"
     spoil(path)
-    agent = agent_on(SQLSlotStateStore(path))
+    agent = agent_on(SQLSlotStateStore(path), PATIENT)
     with caplog.at_level(logging.WARNING):
         asyncio.run(_two_runs(agent))
     lines = [record.getMessage() for record in caplog.records if record.name == "agentloop_autogen"]
@@ -144,7 +144,7 @@ async def _two_runs(agent: AgentLoopAssistantAgent) -> None:
         done = await agent.run(task=REQUEST)
         assert done.messages[-1].to_text() == ANSWER
         assert outcome_of(agent).stop_reason is StopReason.ANSWERED
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 5
         await agent.close()
 
 
