@@ -14,6 +14,7 @@ from typing import NoReturn
 from agentloop_autogen.console.bench_arguments import BENCH, add_bench_command, run_bench_command, with_bench_default
 from agentloop_autogen.console.model_arguments import add_model_arguments, model_options, names_a_model
 from agentloop_autogen.console.options import RunSettings
+from agentloop_autogen.console.slot_arguments import add_slot_commands, run_slot_command
 from agentloop_autogen.console.trace_arguments import TRACE_COMMANDS, add_trace_commands, run_trace_command
 from agentloop_autogen.core.config import Policy
 from agentloop_autogen.errors import AgentLoopError, MissingExtraError, UsageError
@@ -36,6 +37,7 @@ _EXAMPLES = """examples:
   agentloop replay logs/ --set patience=2
   agentloop report logs/ -o report.html
   agentloop bench --systems autogen,agentloop --tasks spider --limit 30 --local --out results.jsonl
+  agentloop slots list
 """
 
 
@@ -78,6 +80,8 @@ def _dispatch(args: argparse.Namespace) -> int:
         return run_trace_command(args)
     if args.command == BENCH:
         return run_bench_command(args)
+    if args.command == "slots":
+        return run_slot_command(args)
     try:
         from agentloop_autogen.console import commands
     except ModuleNotFoundError as error:
@@ -112,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve_local(commands.add_parser("serve-local", help=serve, description=f"{serve[0].upper()}{serve[1:]}."))
     add_trace_commands(commands.add_parser)
     add_bench_command(commands.add_parser)
+    add_slot_commands(commands.add_parser)
     return parser
 
 

@@ -9,6 +9,7 @@
     │   ├── ResultFileError   a benchmark's result file cannot be read, or holds something else
     │   ├── TaskDataError     the data of a task family are missing, or not what they should be
     │   └── MissingExtraError an optional dependency is not installed
+    ├── SlotStoreError        the store of past requests could not do what it was asked (exit status 1)
     └── ModelError            a model or its server could not do its part (exit status 1)
         ├── WeightsError      no weights were found, or they are not the ones expected
         ├── LocalServerError  the local model server did not start, or went away
@@ -33,6 +34,7 @@ __all__ = [
     "ResultFileError",
     "ScenarioError",
     "ServerUnreachableError",
+    "SlotStoreError",
     "TaskDataError",
     "ToolParserMissingError",
     "TraceError",
@@ -78,6 +80,10 @@ class MissingExtraError(UsageError):
         self.feature = feature
         self.extra = extra
         super().__init__(f"{feature} needs the extra `{extra}`: pip install 'agentloop-autogen[{extra}]'")
+
+
+class SlotStoreError(AgentLoopError):
+    """The store of past requests could not do what it was asked: full, locked, unreachable, damaged or too new."""
 
 
 class ModelError(AgentLoopError):

@@ -67,6 +67,8 @@ class LiveView:
         ]
         if heading.expected:
             facts.append(("expected", Text(clean(heading.expected))))
+        if heading.known:
+            facts.append(("like it", Text(clean(f"needed {heading.known}"))))
         self._print(Group(title, _facts(*facts)))
         self._progress.start()
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from typing_extensions import Self
 
 from agentloop_autogen.core.records import StopReason
 from agentloop_autogen.demo_tools import TOOLSETS
@@ -90,10 +91,23 @@ class Scenario(_Part):
     """None: the agent's own."""
     loop: LoopSettings = Field(default_factory=dict[str, Any])
     """Settings of `LoopConfig` that differ from its defaults."""
+    warm_up: str | None = Field(default=None, min_length=1)
+    """A request that runs first, so that the run finds it in its slot store. None: there is no store."""
     team: ScenarioTeam | None = None
     """Who works together. None: one agent, `assistant`, works alone."""
     expect: Expectation | None = None
     """None: any run that does not fail is right."""
+
+    @property
+    def asked(self) -> str:
+        """All that is asked in it, by which a recording is known to be of it."""
+        return self.request if self.warm_up is None else f"{self.warm_up}\n{self.request}"
+
+    @model_validator(mode="after")
+    def _warms_up_alone(self) -> Self:
+        if self.warm_up is not None and self.team is not None:
+            raise ValueError("`warm_up` is for one agent, and this scenario has a `team`: leave one of them out")
+        return self
 
 
 class _StrictLoader(yaml.SafeLoader):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from autogen_core import CancellationToken, Component
@@ -10,10 +10,20 @@ from pydantic import BaseModel, ConfigDict
 from typing_extensions import Self
 
 from agentloop_autogen.core.records import Evidence, UnavailableVerdict, Verdict
+from agentloop_autogen.core.similarity import text_similarity
 from agentloop_autogen.errors import UsageError
-from agentloop_autogen.verify.base import SlotVerifier
+from agentloop_autogen.slots.hint import SlotHint
+from agentloop_autogen.slots.records import RuntimeStateObject
+from agentloop_autogen.slots.store import SimilarRequest, SlotStateStore
+from agentloop_autogen.verify.hinted import HintedSlotVerifier
 
-__all__ = ["ScriptedVerifier", "ScriptedVerifierConfig", "VerifyCall"]
+__all__ = [
+    "InMemorySlotStateStore",
+    "InMemorySlotStateStoreConfig",
+    "ScriptedVerifier",
+    "ScriptedVerifierConfig",
+    "VerifyCall",
+]
 
 ScriptItem = Verdict | BaseException | type[BaseException]
 """What a scripted verifier does on one call: return the verdict, or raise the exception."""
@@ -26,6 +36,8 @@ class VerifyCall(NamedTuple):
     draft: str
     evidence: tuple[Evidence, ...]
     cancellation_token: CancellationToken | None = None
+    hint: SlotHint | None = None
+    """What it was told of similar past requests, at a second look; None at every other call."""
 
 
 class ScriptedVerifierConfig(BaseModel):
@@ -38,7 +50,7 @@ class ScriptedVerifierConfig(BaseModel):
     repeat_last: bool = True
 
 
-class ScriptedVerifier(SlotVerifier, Component[ScriptedVerifierConfig]):
+class ScriptedVerifier(HintedSlotVerifier, Component[ScriptedVerifierConfig]):
     """A verifier that gives the verdicts it was told to give, in order, and remembers what it was asked.
 
     Args:
@@ -84,7 +96,36 @@ class ScriptedVerifier(SlotVerifier, Component[ScriptedVerifierConfig]):
         Raises:
             UsageError: The script is exhausted and `repeat_last` is False.
         """
-        self.calls.append(VerifyCall(request, draft, tuple(evidence), cancellation_token))
+        return self._play(VerifyCall(request, draft, tuple(evidence), cancellation_token))
+
+    async def verify_with_hint(
+        self,
+        request: str,
+        draft: str,
+        evidence: Sequence[Evidence],
+        *,
+        hint: SlotHint,
+        cancellation_token: CancellationToken | None = None,
+    ) -> Verdict:
+        """Give the next scripted verdict, or raise the next scripted exception, as `verify` does.
+
+        Args:
+            request: Recorded in `calls`.
+            draft: Recorded in `calls`.
+            evidence: Recorded in `calls`.
+            hint: Recorded in `calls`.
+            cancellation_token: Recorded in `calls`.
+
+        Returns:
+            The scripted verdict.
+
+        Raises:
+            UsageError: The script is exhausted and `repeat_last` is False.
+        """
+        return self._play(VerifyCall(request, draft, tuple(evidence), cancellation_token, hint))
+
+    def _play(self, call: VerifyCall) -> Verdict:
+        self.calls.append(call)
         asked, scripted = len(self.calls), len(self._script)
         if asked > scripted and not self._repeat_last:
             message = (
@@ -106,3 +147,76 @@ class ScriptedVerifier(SlotVerifier, Component[ScriptedVerifierConfig]):
     @classmethod
     def _from_config(cls, config: ScriptedVerifierConfig) -> Self:
         return cls(config.verdicts, repeat_last=config.repeat_last)
+
+
+class InMemorySlotStateStoreConfig(BaseModel):
+    """Settings of an `InMemorySlotStateStore`: it has none, and what it holds is not saved with it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class InMemorySlotStateStore(SlotStateStore, Component[InMemorySlotStateStoreConfig]):
+    """A slot store for tests: it holds what it is given until it is dropped, and compares with every request.
+
+    Args:
+        states: What it holds from the start.
+    """
+
+    component_config_schema = InMemorySlotStateStoreConfig
+    component_provider_override = "agentloop_autogen.testing.InMemorySlotStateStore"
+    component_version = 1
+
+    def __init__(self, states: Sequence[RuntimeStateObject] = ()) -> None:
+        self.states: dict[str, RuntimeStateObject] = {state.id: state for state in states}
+        """What it holds, by id, the oldest first."""
+
+    async def put(self, states: Sequence[RuntimeStateObject]) -> None:
+        """Keep these objects.
+
+        Args:
+            states: The objects; one whose id is already there is replaced.
+        """
+        self.states.update((state.id, state) for state in states)
+
+    async def similar(self, request: str, k: int = 3) -> Sequence[SimilarRequest]:
+        """Return the past requests most like this one.
+
+        Args:
+            request: What is asked.
+            k: How many, at most.
+
+        Returns:
+            The most similar first; objects without a request text are not among them.
+        """
+        found = [
+            SimilarRequest(state=state, similarity=text_similarity(request, state.request))
+            for state in self.states.values()
+            if state.request
+        ]
+        return sorted(found, key=lambda item: item.similarity, reverse=True)[:k]
+
+    async def forget(self, ids: Sequence[str]) -> int:
+        """Remove these objects.
+
+        Args:
+            ids: Their ids.
+
+        Returns:
+            How many there were.
+        """
+        return sum(self.states.pop(identity, None) is not None for identity in dict.fromkeys(ids))
+
+    async def export(self) -> AsyncIterator[RuntimeStateObject]:
+        """Go through all objects, oldest first."""
+        for state in tuple(self.states.values()):
+            yield state
+
+    async def close(self) -> None:
+        """Do nothing: it holds nothing open."""
+
+    def _to_config(self) -> InMemorySlotStateStoreConfig:
+        return InMemorySlotStateStoreConfig()
+
+    @classmethod
+    def _from_config(cls, config: InMemorySlotStateStoreConfig) -> Self:
+        return cls()

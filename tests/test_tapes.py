@@ -15,8 +15,8 @@ NAMES = sorted(path.stem for path in SCENARIOS.glob("*.yaml") if load_scenario(p
 
 
 def test_every_scenario_of_one_agent_has_a_recording_that_names_its_model_and_day() -> None:
-    """Six scenarios, each with a tape of a real run."""
-    assert len(NAMES) == 6
+    """Seven scenarios, each with a tape of a real run."""
+    assert len(NAMES) == 7
     for name in NAMES:
         tape = json.loads((SCENARIOS / "recorded" / f"{name}.json").read_text())
         assert tape["model"] == "qwen2.5-coder-1.5b-instruct"

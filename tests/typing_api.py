@@ -27,7 +27,8 @@ from agentloop_autogen import (
     VLLMChatCompletionClient,
     synthesiser_selector,
 )
-from agentloop_autogen.testing import ScriptedVerifier
+from agentloop_autogen.slots.sql import SQLSlotStateStore
+from agentloop_autogen.testing import InMemorySlotStateStore, ScriptedVerifier
 
 
 class KeywordVerifier(SlotVerifier):
@@ -62,6 +63,7 @@ def build(client: ChatCompletionClient) -> list[AssistantAgent]:
         AgentLoopAssistantAgent("c", client, verifier=ModelSlotVerifier(client), model_client_stream=True),
         AgentLoopAssistantAgent("d", client, verifier=ScriptedVerifier([verdict, RuntimeError("down")])),
         AgentLoopAssistantAgent("e", client, verifier=KeywordVerifier()),
+        AgentLoopAssistantAgent("f", client, slot_store=SQLSlotStateStore("slots.sqlite3", keep_request_text=False)),
     ]
 
 
@@ -89,6 +91,7 @@ def conditions(client: ChatCompletionClient) -> list[TerminationCondition]:
         AgentLoopTermination(),
         AgentLoopTermination(ModelSlotVerifier(client), loop=LoopConfig(max_rounds=20)),
         AgentLoopTermination(sources=("writer",), request="How many?") | MaxMessageTermination(50),
+        AgentLoopTermination(ModelSlotVerifier(client), slot_store=InMemorySlotStateStore()),
         AgentLoopTermination(KeywordVerifier()) & MaxMessageTermination(2),
     ]
 

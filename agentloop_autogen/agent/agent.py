@@ -32,12 +32,16 @@ from typing_extensions import Self
 
 from agentloop_autogen.agent.bounded import EventChannel
 from agentloop_autogen.agent.clock import RunClock
+from agentloop_autogen.agent.past import PastRequests, finished
 from agentloop_autogen.agent.request import read_request
 from agentloop_autogen.agent.run import AgentParts, Run
 from agentloop_autogen.agent.teammates import read_handed_over
 from agentloop_autogen.core.config import LoopConfig
 from agentloop_autogen.core.normalise import bounded_text
 from agentloop_autogen.core.records import LoopOutcome
+from agentloop_autogen.slots.manager import HintLookup, manager_for, model_name
+from agentloop_autogen.slots.saving import dumped_store
+from agentloop_autogen.slots.store import SlotStateStore
 from agentloop_autogen.verify.base import SlotVerifier
 from agentloop_autogen.verify.model_verifier import ModelSlotVerifier
 from agentloop_autogen.verify.saving import dumped_verifier
@@ -54,7 +58,7 @@ Event = BaseAgentEvent | BaseChatMessage
 
 
 class AgentLoopAssistantAgentConfig(AssistantAgentConfig):
-    """The declarative configuration of an `AgentLoopAssistantAgent`: AutoGen's own with the loop and the verifier."""
+    """The declarative configuration of an `AgentLoopAssistantAgent`: AutoGen's own with loop, verifier and store."""
 
     description: str = "An agent that provides assistance with ability to use tools."
     tool_call_summary_format: str = "{result}"
@@ -64,6 +68,7 @@ class AgentLoopAssistantAgentConfig(AssistantAgentConfig):
     max_tool_iterations: int | None = Field(default=None, ge=1)  # pyright: ignore[reportIncompatibleVariableOverride] - wider on purpose
     verifier: ComponentModel | None = None
     loop: LoopConfig = Field(default_factory=LoopConfig)
+    slot_store: ComponentModel | None = None
 
 
 class AgentLoopAgentState(AssistantAgentState):
@@ -76,7 +81,7 @@ class AgentLoopAgentState(AssistantAgentState):
 class AgentLoopAssistantAgent(AssistantAgent):
     """An AssistantAgent that decides after every round whether to go on, to write the answer or to stop.
 
-    Takes every keyword of AutoGen's `AssistantAgent` with the same meaning, and three of its own.
+    Takes every keyword of AutoGen's `AssistantAgent` with the same meaning, and four of its own.
 
     Args:
         name: Name of the agent.
@@ -84,12 +89,16 @@ class AgentLoopAssistantAgent(AssistantAgent):
         verifier: Judges after a round what is covered and what is missing. None: `ModelSlotVerifier(model_client)`.
         loop: The settings of the loop. None: `LoopConfig()`.
         max_tool_iterations: Rounds at most; overrides `loop.max_rounds`. None: what `loop` says.
+        slot_store: Keeps in brief what each finished run needed, and gives it to later runs with a similar request as a
+            hint, which can keep a run going for one more round and name a tool it has not used, and nothing else. It
+            stays the caller's to close. None: nothing is kept.
         reflect_on_tool_use: False: where an answer would be written from tool results, a `ToolCallSummaryMessage` of
             all of them is sent instead. None and True: the answer is written.
         output_content_type: Type of the reply; applied to the answer call only, never to tool rounds.
 
     Raises:
         ValueError: As AutoGen's `AssistantAgent` does, and for a `max_tool_iterations` below 1.
+        UsageError: `slot_store` is no `SlotStateStore`.
 
     After a run `last_outcome` says why it ended; the reply's `metadata` carries the same in `agentloop.*` strings. A
     fault of the model, the verifier or a tool ends in a reply, never in an exception; cancelling raises
@@ -108,6 +117,7 @@ class AgentLoopAssistantAgent(AssistantAgent):
         verifier: SlotVerifier | None = None,
         loop: LoopConfig | None = None,
         max_tool_iterations: int | None = None,
+        slot_store: SlotStateStore | None = None,
         tools: list[BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]] | None = None,
         workbench: Workbench | Sequence[Workbench] | None = None,
         handoffs: list[Handoff | str] | None = None,
@@ -154,6 +164,8 @@ class AgentLoopAssistantAgent(AssistantAgent):
         self._verifier = verifier or ModelSlotVerifier(
             model_client, timeout_s=_VERIFIER_SHARE * self._loop.verifier_timeout_s
         )
+        self._slot_store = slot_store
+        self._slots = None if slot_store is None else manager_for(slot_store, self._loop)
         self._clock: RunClock | None = None
         self._paused = False
         self._ending: asyncio.Future[Response] | None = None
@@ -232,17 +244,25 @@ class AgentLoopAssistantAgent(AssistantAgent):
         for event in await self._update_model_context_with_memory(self._memory, self._model_context, self.name):
             inner.append(event)
             await channel.send(event)
+        about = read_request(messages, await self._model_context.get_messages())
+        lookup = HintLookup() if self._slots is None else self._slots.look_up(about.task)
         run = Run(
             parts=self._parts(inner),
-            about=read_request(messages, await self._model_context.get_messages()),
+            about=about,
+            past=PastRequests(lookup),
             handed_over=read_handed_over(messages, name=self.name),
             emit_event=channel.send,
             token=token,
             clock=clock,
             inner_messages=inner,
         )
-        response = await run.execute()
-        self._last_outcome = run.outcome
+        try:
+            response = await run.execute()
+        finally:
+            lookup.close()
+        self._last_outcome = outcome = run.outcome
+        if self._slots is not None and outcome is not None:
+            self._slots.keep(lambda: finished(run, outcome), model=model_name(self._model_client))
         return response
 
     def _parts(self, inner: list[Event]) -> AgentParts:
@@ -297,6 +317,12 @@ class AgentLoopAssistantAgent(AssistantAgent):
         await super().on_reset(cancellation_token)
         self._last_outcome = None
 
+    async def close(self) -> None:
+        """Wait, for a few seconds at most, until the finished runs are written to the slot store."""
+        await super().close()
+        if self._slots is not None:
+            await self._slots.drain()
+
     async def save_state(self) -> Mapping[str, Any]:
         """Return the state of the agent: AutoGen's, with the last outcome. A run under way is not part of it."""
         context = await self._model_context.save_state()
@@ -324,6 +350,7 @@ class AgentLoopAssistantAgent(AssistantAgent):
             max_tool_iterations=None,
             verifier=dumped_verifier(self._given_verifier, owner=f"agent {self.name!r}"),
             loop=self._loop,
+            slot_store=dumped_store(self._slot_store, owner=f"agent {self.name!r}"),
         )
         return AgentLoopAssistantAgentConfig.model_validate(base)
 
@@ -341,6 +368,7 @@ class AgentLoopAssistantAgent(AssistantAgent):
             verifier=SlotVerifier.load_component(ours.verifier) if ours.verifier else None,
             loop=ours.loop,
             max_tool_iterations=ours.max_tool_iterations,
+            slot_store=SlotStateStore.load_component(ours.slot_store) if ours.slot_store else None,
             tools=[BaseTool.load_component(tool) for tool in config.tools] if config.tools else None,
             workbench=[Workbench.load_component(item) for item in config.workbench] if config.workbench else None,
             handoffs=config.handoffs,

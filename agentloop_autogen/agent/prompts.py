@@ -72,8 +72,12 @@ def _tried(tried: Sequence[tuple[ToolCall, int]]) -> str:
     return f"Already tried: {'; '.join(shown)}{more}."
 
 
-def _unused(unused_tools: Sequence[str]) -> str:
-    return f"Tools not used yet: {_names(unused_tools)}." if unused_tools else ""
+def _unused(unused_tools: Sequence[str], closers: Sequence[str]) -> str:
+    return _lines(f"Tools not used yet: {_names(unused_tools)}." if unused_tools else "", _closed_by(closers))
+
+
+def _closed_by(closers: Sequence[str]) -> str:
+    return f"Of use for requests like this one, and not called yet: {_names(closers)}." if closers else ""
 
 
 def earlier_exchange(question: str, answer: str) -> str:
@@ -82,9 +86,18 @@ def earlier_exchange(question: str, answer: str) -> str:
 
 
 def reflection(
-    verdict: Verdict | None, branch: ControlBranch, *, blank: bool, markup: bool, unused_tools: Sequence[str]
+    verdict: Verdict | None,
+    branch: ControlBranch,
+    *,
+    blank: bool,
+    markup: bool,
+    unused_tools: Sequence[str],
+    closers: Sequence[str] = (),
 ) -> str:
-    """Return what the model is told when its text is not the answer yet."""
+    """Return what the model is told when its text is not the answer yet.
+
+    `closers` are those of the unused tools that closed similar requests.
+    """
     if markup:
         opening = "Your last reply was a tool call written as text, so nothing was run. Use the tool interface itself."
     elif blank:
@@ -94,27 +107,40 @@ def reflection(
     else:
         opening = "This does not answer the request in full yet."
     closing = "Call the tool that gives what is missing, or write the complete answer from the results you have."
-    return _lines(opening, _open(verdict), _unused(unused_tools) if verdict and verdict.unresolved else "", closing)
+    return _lines(
+        opening, _open(verdict), _unused(unused_tools, closers) if verdict and verdict.unresolved else "", closing
+    )
 
 
 def nudge(
-    verdict: Verdict | None, *, tried: Sequence[tuple[ToolCall, int]], unused_tools: Sequence[str], rounds: int
+    verdict: Verdict | None,
+    *,
+    tried: Sequence[tuple[ToolCall, int]],
+    unused_tools: Sequence[str],
+    rounds: int,
+    closers: Sequence[str] = (),
 ) -> str:
-    """Return the one warning a run gets: the open slots, what was tried, and what was not."""
+    """Return the one warning a run gets: the open slots, what was tried, and what was not.
+
+    `closers` are those of the unused tools that closed similar requests.
+    """
     return _lines(
         f"The last {rounds} rounds brought nothing new.",
         _open(verdict),
         _tried(tried),
-        _unused(unused_tools),
+        _unused(unused_tools, closers),
         "Do not repeat these calls. Try something different once, or answer from what is known and say what is not.",
     )
 
 
-def open_slots_note(verdict: Verdict, branch: ControlBranch) -> str:
-    """Return the short note that follows tool results while something is open; empty if nothing is."""
+def open_slots_note(verdict: Verdict, branch: ControlBranch, *, closers: Sequence[str] = ()) -> str:
+    """Return the short note that follows tool results while something is open; empty if nothing is.
+
+    `closers` are unused tools that closed similar requests.
+    """
     if branch is ControlBranch.VERIFIER_RETRY:
         return _lines("The results contradict each other; check them with another call.", _open(verdict))
-    return _open(verdict)
+    return _lines(_open(verdict), _closed_by(closers)) if verdict.unresolved else ""
 
 
 def _render_evidence(evidence: Sequence[Evidence], limit: int) -> str:

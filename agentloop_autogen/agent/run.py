@@ -33,6 +33,7 @@ from agentloop_autogen.agent.answer import AnswerWriter
 from agentloop_autogen.agent.clock import RunClock
 from agentloop_autogen.agent.context import Overlay
 from agentloop_autogen.agent.model_call import ModelCall
+from agentloop_autogen.agent.past import PastRequests, second_look
 from agentloop_autogen.agent.planning import Planned, PlanningFailed, SearchOver, plan
 from agentloop_autogen.agent.reply import failed, handed_off, replied
 from agentloop_autogen.agent.request import RunRequest
@@ -96,6 +97,7 @@ class Run:
     token: CancellationToken
     clock: RunClock
     inner_messages: list[BaseAgentEvent | BaseChatMessage]
+    past: PastRequests
     overlay: Overlay = field(default_factory=Overlay)
     executed: list[tuple[FunctionCall, FunctionExecutionResult]] = field(
         default_factory=list["tuple[FunctionCall, FunctionExecutionResult]"]
@@ -205,12 +207,14 @@ class Run:
 
     async def decide(self, verdict: Verdict | None, planned: Planned) -> Decision:
         """Return the decision on the round, after the budgets had their say."""
-        decision = self.controller.decide(verdict)
+        candidates = await second_look(self, verdict, planned)
+        decision = self.controller.decide(verdict, candidates=candidates)
         if decision.action is ControlAction.CONTINUE_INVOCATION:
             limit = self.budget.after_round(elapsed_s=self.clock.elapsed_s, reflects=not planned.reply.calls)
             if limit is not None:
                 decision = self.controller.stop_for_budget(limit)
-        if not is_wanted(decision, drops_round=self._drops_round(decision)):
+        # What was planned ahead knows nothing of an item that only past requests named.
+        if candidates or not is_wanted(decision, drops_round=self._drops_round(decision)):
             await self.ahead.drop()
         await self.announce(decision)
         return decision
@@ -248,7 +252,7 @@ class Run:
         if decision.branch is ControlBranch.NUDGE:
             await self._add(UserMessage(content=self._nudge(decision), source="user"))
         elif decision.verdict is not None and self.parts.config.policy is Policy.EXTENDED:
-            self.overlay.note = prompts.open_slots_note(decision.verdict, decision.branch)
+            self.overlay.note = prompts.open_slots_note(decision.verdict, decision.branch, closers=self._closers())
 
     def _drops_round(self, decision: Decision) -> bool:
         return decision.branch is ControlBranch.ROLLBACK_RETRY and not self.controller.brought_news
@@ -269,6 +273,7 @@ class Run:
                 blank=not reply.draft,
                 markup=reply.markup,
                 unused_tools=self._unused_tools(),
+                closers=self._closers(),
             )
         await self._add(UserMessage(content=feedback, source="user"))
 
@@ -289,12 +294,16 @@ class Run:
             decision.verdict,
             tried=self.controller.tried,
             unused_tools=self._unused_tools(),
+            closers=self._closers(),
             rounds=decision.fruitless,
         )
 
     def _unused_tools(self) -> list[str]:
         used = {call.name for call, _ in self.controller.tried}
         return [name for name in self.tools.names if name not in used]
+
+    def _closers(self) -> list[str]:
+        return self.past.closers(self._unused_tools())
 
     def model_call(self, emit: Callable[[ModelClientStreamingChunkEvent], Awaitable[None]]) -> ModelCall:
         """Return what calls the model of this run.

@@ -14,6 +14,7 @@ from agentloop_autogen.agent.tools import CancelledRound, ExecutedCall
 from agentloop_autogen.core.config import Policy
 from agentloop_autogen.core.patterns import MAX_IDENTICAL_CALLS
 from agentloop_autogen.core.rounds import Round, ToolCall, ToolResult
+from agentloop_autogen.slots.summary import ToolUse
 
 if TYPE_CHECKING:
     from agentloop_autogen.agent.planning import Planned
@@ -43,9 +44,12 @@ async def execute_tools(run: Run, planned: Planned) -> list[ExecutedCall]:
         # What ran has had its effect: the history says so, and no call in it is left without a result.
         await _keep(run, planned, cancelled.results)
         raise
-    run.budget.tool_calls += sum(
-        result.executed and result.planned.call.name not in parts.handoffs for result in results
-    )
+    ran = [result for result in results if result.executed and result.planned.call.name not in parts.handoffs]
+    run.budget.tool_calls += len(ran)
+    run.past.uses += [
+        ToolUse.of(result.planned.call.name, result.result.content, is_error=bool(result.result.is_error))
+        for result in ran
+    ]
     run.executed += [(result.planned.call, result.result) for result in results]
     await _keep(run, planned, results)
     await run.emit(ToolCallExecutionEvent(content=[result.result for result in results], source=parts.name))

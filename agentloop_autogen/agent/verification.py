@@ -9,6 +9,7 @@ from agentloop_autogen.agent.bounded import bounded
 from agentloop_autogen.core.budget import Role
 from agentloop_autogen.core.records import UnavailableVerdict, Verdict
 from agentloop_autogen.faults import describe_error
+from agentloop_autogen.slots.hint import SlotHint
 from agentloop_autogen.verify.asking import ask
 from agentloop_autogen.verify.usage import collect_usage
 
@@ -18,8 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["verdict_on"]
 
 
-async def verdict_on(run: Run) -> Verdict:
+async def verdict_on(run: Run, *, hint: SlotHint | None = None) -> Verdict:
     """Ask the verifier about the round just observed. What it raises, and its silence, become a verdict.
+
+    Args:
+        run: The run.
+        hint: What similar past requests needed, for a second look. None: nothing is told of them.
 
     Raises:
         asyncio.CancelledError: The run was cancelled.
@@ -30,7 +35,12 @@ async def verdict_on(run: Run) -> Verdict:
     with collect_usage() as meter:
         try:
             asked = ask(
-                run.parts.verifier, run.about.text, run.controller.draft, run.controller.evidence, token=run.token
+                run.parts.verifier,
+                run.about.text,
+                run.controller.draft,
+                run.controller.evidence,
+                token=run.token,
+                hint=hint,
             )
             verdict = await bounded(
                 asked, token=run.token, remaining_s=lambda: min(until - run.clock.elapsed_s, run.search_s())

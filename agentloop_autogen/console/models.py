@@ -80,7 +80,7 @@ class RunModel:
         if self.recorder is not None:
             self.recorder.save(
                 scenario=scenario.name,
-                request=scenario.request,
+                request=scenario.asked,
                 model=self.name,
                 recorded=date.today().isoformat(),
                 policy=policy,
@@ -143,7 +143,7 @@ def _recorded(path: Path, scenario: Scenario) -> RunModel:
         mend = f"give --local, or --base-url URL --model NAME, and --record {path} in place of --recorded"
         raise UsageError(f"scenario `{scenario.name}` has no recording; to make one, {mend}")
     tape = load_tape(path)
-    if (tape.scenario, tape.request) != (scenario.name, scenario.request):
+    if (tape.scenario, tape.request) != (scenario.name, scenario.asked):
         raise UsageError(f"{path} records another request than scenario `{scenario.name}` makes: record it anew")
     player = TapePlayer(tape)
     return RunModel(

@@ -25,6 +25,9 @@ from agentloop_autogen.core.records import LoopOutcome
 from agentloop_autogen.demo_tools import TOOLSETS
 from agentloop_autogen.diagnostics import trace_of
 from agentloop_autogen.scenario import Scenario
+from agentloop_autogen.slots.hint import hint_from
+from agentloop_autogen.slots.store import SlotStateStore
+from agentloop_autogen.testing import InMemorySlotStateStore
 from agentloop_autogen.verify import ModelSlotVerifier
 
 if TYPE_CHECKING:
@@ -81,15 +84,44 @@ async def run_scenario(scenario: Scenario, model: RunModel, view: RunView, *, lo
         How it ended; after an interrupt, what was known by then.
     """
     log, stop = RunLog(names_speakers=scenario.team is not None), _Stop()
-    view.start(_heading(scenario, model, loop))
+    store = None if scenario.warm_up is None else InMemorySlotStateStore()
     try:
-        agent = _agent(scenario, model, loop)
         with _interrupts(stop):
-            result = await _follow(agent, scenario.request, log, view, stop)
+            if scenario.warm_up is not None and store is not None:
+                await _warm_up(scenario, scenario.warm_up, store, model, view, stop, loop=loop)
+            view.start(_heading(scenario, model, loop, known=await _known(store, scenario.request, loop)))
+            agent = _agent(scenario, model, loop, store)
+            result = None if stop.wanted else await _follow(agent, scenario.request, log, view, stop)
         return _report(scenario, log, result, agent.last_outcome, model=model.name)
     finally:
         view.close()
         await model.close()
+
+
+async def _warm_up(
+    scenario: Scenario,
+    request: str,
+    store: SlotStateStore,
+    model: RunModel,
+    view: RunView,
+    stop: _Stop,
+    *,
+    loop: LoopConfig,
+) -> None:
+    """Run the request that the store is to know, and show it before the run itself."""
+    heading = replace(_heading(scenario, model, loop), title="first, with an empty store", request=request, expected="")
+    view.start(heading)
+    agent = AgentLoopAssistantAgent(**_alone(scenario, model, loop), slot_store=store)
+    await _follow(agent, request, RunLog(), view, stop)
+    await agent.close()
+    view.close()
+
+
+async def _known(store: SlotStateStore | None, request: str, loop: LoopConfig) -> str:
+    """Return what the store knows of similar requests, in words; empty where it knows nothing."""
+    hint = None if store is None else hint_from(await store.similar(request), at_least=loop.hint_similarity)
+    slots = [slot for past in hint.past for slot in past.slots] if hint else []
+    return "; ".join(f"{slot.name} (closed by {', '.join(slot.tools)})" for slot in slots)
 
 
 class _Stop:
@@ -133,21 +165,26 @@ def _report(
     return RunReport(answer=log.answer, outcome=outcome, checks=checks, last_decision=last, trace=trace)
 
 
-def _agent(scenario: Scenario, model: RunModel, loop: LoopConfig) -> ScenarioAgent:
+def _agent(scenario: Scenario, model: RunModel, loop: LoopConfig, store: SlotStateStore | None) -> ScenarioAgent:
     if scenario.team is not None:
         return TeamRun(scenario, scenario.team, model, loop)
+    return AgentLoopAssistantAgent(**_alone(scenario, model, loop), slot_store=store)
+
+
+def _alone(scenario: Scenario, model: RunModel, loop: LoopConfig) -> dict[str, Any]:
+    """Return what the one agent of a scenario is made of."""
     extra: dict[str, Any] = {} if scenario.system_message is None else {"system_message": scenario.system_message}
-    return AgentLoopAssistantAgent(
-        "assistant",
-        model.planner,
-        tools=list(TOOLSETS[scenario.tools]()),
-        verifier=ModelSlotVerifier(model.verifier, timeout_s=loop.verifier_timeout_s),
-        loop=loop,
+    return {
+        "name": "assistant",
+        "model_client": model.planner,
+        "tools": list(TOOLSETS[scenario.tools]()),
+        "verifier": ModelSlotVerifier(model.verifier, timeout_s=loop.verifier_timeout_s),
+        "loop": loop,
         **extra,
-    )
+    }
 
 
-def _heading(scenario: Scenario, model: RunModel, loop: LoopConfig) -> Heading:
+def _heading(scenario: Scenario, model: RunModel, loop: LoopConfig, *, known: str = "") -> Heading:
     return Heading(
         name=scenario.name,
         title=scenario.title,
@@ -155,6 +192,7 @@ def _heading(scenario: Scenario, model: RunModel, loop: LoopConfig) -> Heading:
         model=model.label,
         policy=Policy(loop.policy).value,
         expected=scenario.expect.words if scenario.expect else "",
+        known=known,
     )
 
 

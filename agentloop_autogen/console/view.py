@@ -84,6 +84,8 @@ class Heading:
     policy: str
     expected: str = ""
     """What a right run shows, in words."""
+    known: str = ""
+    """What its slot store knows of similar requests, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +168,8 @@ class PlainView:
         self._line(f"model: {heading.model}; policy: {heading.policy}")
         if heading.expected:
             self._line(f"expected: {heading.expected}", width=2 * _LINE)
+        if heading.known:
+            self._line(f"requests like this needed: {heading.known}", width=2 * _LINE)
 
     def doing(self, what: str) -> None:
         """Write nothing: a line says what was done, once it is."""

@@ -86,6 +86,11 @@ class LoopConfig(BaseModel):
     speculative: bool = False
     """Extended, agents: the next planning call is made while the verifier judges, and given up if it is not wanted."""
 
+    hint_similarity: _Share = 0.50
+    """With a slot store: ρ from which on a past request counts as similar; lower ones give no hint."""
+    hint_timeout_s: _Seconds = 0.25
+    """With a slot store: seconds from the start of a run until it goes on without a hint."""
+
     max_finding_chars: int = Field(default=1_200, ge=80)
     """Characters kept of one result as evidence, head and tail."""
     max_evidence_chars: int = Field(default=12_000, ge=200)

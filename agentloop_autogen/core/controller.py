@@ -25,6 +25,7 @@ from agentloop_autogen.core.records import (
     Verdict,
 )
 from agentloop_autogen.core.rounds import Round, RoundKey, ToolCall, ToolResult
+from agentloop_autogen.core.second_look import with_candidates
 from agentloop_autogen.core.stability import Stability, check_stability
 
 __all__ = ["LoopController", "Signals"]
@@ -144,7 +145,7 @@ class LoopController:
         rule = select(PAPER_TABLE, Situation(verdict=accepted, stable=False, config=self._config))
         if rule.action is not ControlAction.ANSWER_SYNTHESIS:
             return None
-        return self._record(rule.action, rule.branch, rule.reason, verified=not settled)
+        return self._record(rule.action, rule.branch, rule.reason, verdict=accepted, verified=not settled)
 
     def shortened(self, result: ToolResult, limit: int) -> str:
         """Return the content of a result in about `limit` characters: head, tail, and what was asked for."""
@@ -206,38 +207,56 @@ class LoopController:
         """Forget the verdict: the request has changed, so what is covered must be judged anew. Evidence stays."""
         self._verdict = self._verified_draft = None
 
-    def decide(self, verdict: Verdict | None, *, settled: bool = False) -> Decision:
+    def worth_second_look(self, verdict: Verdict) -> bool:
+        """Return whether this verdict on the round just observed would end the run, and nothing else would.
+
+        Args:
+            verdict: What the verifier said.
+        """
+        if not self._extended or not self._config.slot_control or self._signals.strike is not Strike.NONE:
+            return False
+        accepted = self._accept(verdict)
+        return not isinstance(accepted, UnavailableVerdict) and self._situation(accepted).ready
+
+    def decide(self, verdict: Verdict | None, *, settled: bool = False, candidates: Sequence[str] = ()) -> Decision:
         """Return the decision on the round just observed, and remember it.
 
         Args:
             verdict: What the verifier said; None where it was not asked, and the last verdict stands.
             settled: Whether another loop has ended with this verdict: its slots are checked against the evidence that
                 loop had, and what it closed is stable.
+            candidates: Items that similar past requests needed and nothing covers: they keep a run that this verdict
+                would end going for this one round. The verdict that stands afterwards does not hold them.
         """
         if self._config.policy is Policy.OFF or not self._config.slot_control:
-            return self._record(*self._decide_without_slots(), verified=False)
+            return self._record(*self._decide_without_slots(), verdict=self._verdict, verified=False)
+        keeps_going = bool(candidates) and verdict is not None and self.worth_second_look(verdict)
         if verdict is not None:
             self._verdict = verdict if settled else self._accept(verdict)
             self._verified_draft, self._evidence_since_verdict = self._draft, False
         current = self._verdict or UnavailableVerdict(cause="the verifier was not asked")
-        situation = Situation(
-            verdict=current,
+        if keeps_going:
+            current = with_candidates(current, candidates)
+        rule = select(EXTENDED_TABLE if self._extended else PAPER_TABLE, self._situation(current, settled=settled))
+        if isinstance(current, UnavailableVerdict) and rule.branch is not ControlBranch.EXHAUSTED_BREAK and self._draft:
+            reason = f"no verdict could be had ({current.cause}); the draft is returned unverified"
+            action, branch = ControlAction.TERMINATE_ITERATION, ControlBranch.NO_VERDICT
+            return self._record(action, branch, reason, verdict=self._verdict, verified=verdict is not None)
+        if rule.branch is ControlBranch.NUDGE:
+            self._nudged_at = self._fruitless
+        if rule.branch is ControlBranch.EXHAUSTED_BREAK:
+            self._verdict = current = _exhaust(current)
+        reason = f"{rule.reason}: requests like this needed {', '.join(candidates)}" if keeps_going else rule.reason
+        shown = current if keeps_going else self._verdict
+        return self._record(rule.action, rule.branch, reason, verdict=shown, verified=verdict is not None)
+
+    def _situation(self, verdict: Verdict, *, settled: bool = False) -> Situation:
+        return Situation(
+            verdict=verdict,
             stable=settled or bool(self._signals.stability.stable),
             config=self._config,
             strike=self._signals.strike if self._extended else Strike.NONE,
         )
-        table = EXTENDED_TABLE if self._extended else PAPER_TABLE
-        rule = select(table, situation)
-        if isinstance(current, UnavailableVerdict) and rule.branch is not ControlBranch.EXHAUSTED_BREAK and self._draft:
-            reason = f"no verdict could be had ({current.cause}); the draft is returned unverified"
-            return self._record(
-                ControlAction.TERMINATE_ITERATION, ControlBranch.NO_VERDICT, reason, verified=verdict is not None
-            )
-        if rule.branch is ControlBranch.NUDGE:
-            self._nudged_at = self._fruitless
-        if rule.branch is ControlBranch.EXHAUSTED_BREAK:
-            self._verdict = _exhaust(current)
-        return self._record(rule.action, rule.branch, rule.reason, verified=verdict is not None)
 
     def _accept(self, verdict: Verdict) -> Verdict:
         if isinstance(verdict, UnavailableVerdict) and self._verdict is not None:
@@ -261,23 +280,27 @@ class LoopController:
         self._signals = Signals(
             Stability(), new_evidence=False, detector=None, strike=Strike.NONE, fruitless=self._fruitless
         )
-        return self._record(action, branch, reason, verified=False)
+        return self._record(action, branch, reason, verdict=self._verdict, verified=False)
 
     def _replace(self, branch: ControlBranch, reason: str) -> Decision:
         action = ControlAction.TERMINATE_ITERATION if self._draft else ControlAction.ANSWER_SYNTHESIS
         last = self.decisions.pop()
         reason = f"{reason}; without it: {last.reason}"
-        decision = last.model_copy(update={"action": action, "branch": branch, "reason": reason})
+        # An item that only past requests brought up must not end up as one that this run leaves open.
+        changes = {"action": action, "branch": branch, "reason": reason, "verdict": self._verdict}
+        decision = last.model_copy(update=changes)
         self.decisions.append(decision)
         return decision
 
-    def _record(self, action: ControlAction, branch: ControlBranch, reason: str, *, verified: bool) -> Decision:
+    def _record(
+        self, action: ControlAction, branch: ControlBranch, reason: str, *, verdict: Verdict | None, verified: bool
+    ) -> Decision:
         signals = self._signals
         decision = Decision(
             round=len(self.decisions) + 1,
             action=action,
             branch=branch,
-            verdict=self._verdict,
+            verdict=verdict,
             verified=verified,
             s_call=signals.stability.s_call,
             s_result=signals.stability.s_result,

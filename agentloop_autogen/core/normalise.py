@@ -21,10 +21,12 @@ __all__ = [
     "mask_words",
     "normalise_arguments",
     "normalise_text",
+    "plain_line",
     "plain_text",
     "raw_words",
     "replace_blobs",
     "similarity_tokens",
+    "similarity_words",
     "split_thinking",
     "without_thinking",
     "words",
@@ -95,10 +97,15 @@ def normalise_text(text: str) -> str:
     return plain
 
 
+def similarity_words(text: str) -> list[str]:
+    """Return the tokens of eq. 4 in order: lower-cased runs of word characters, CJK characters one by one."""
+    pattern = _ASCII_TOKEN if text.isascii() else _TOKEN
+    return pattern.findall(text.lower())
+
+
 def similarity_tokens(text: str) -> frozenset[str]:
     """Return the token set of eq. 4: lower-cased runs of word characters, CJK characters one by one."""
-    pattern = _ASCII_TOKEN if text.isascii() else _TOKEN
-    return frozenset(pattern.findall(text.lower()))
+    return frozenset(similarity_words(text))
 
 
 def bounded_text(text: str, limit: int) -> str:
@@ -117,6 +124,14 @@ def bounded_text(text: str, limit: int) -> str:
     while tail < len(text) and _joins(text[tail]):
         tail += 1
     return f"{text[:head]}{_left_out(tail - head)}{text[tail:]}"
+
+
+def plain_line(text: str, limit: int) -> str:
+    """Return the head of `text` on one line of at most `limit` characters, without anything that does not print."""
+    # Only the head is looked at: what is cut anyway may be of any length.
+    head = text[: 4 * limit]
+    printed = "".join(character if character.isprintable() else " " for character in head)
+    return " ".join(printed.split())[:limit].rstrip()
 
 
 def _left_out(count: int) -> str:

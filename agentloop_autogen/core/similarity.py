@@ -12,7 +12,15 @@ from rapidfuzz.distance import Indel
 
 from agentloop_autogen.core.normalise import similarity_tokens
 
-__all__ = ["CallKey", "ResultKey", "call_similarity", "jaccard", "result_similarity", "text_similarity"]
+__all__ = [
+    "CallKey",
+    "ResultKey",
+    "call_similarity",
+    "jaccard",
+    "mixed_similarity",
+    "result_similarity",
+    "text_similarity",
+]
 
 LEXICAL_WEIGHT: Final = 0.55
 TOKEN_WEIGHT: Final = 0.45
@@ -80,10 +88,11 @@ def text_similarity(left: str, right: str) -> float:
 
     Lex is the normalised Indel similarity of RapidFuzz.
     """
-    return _mixed(left, similarity_tokens(left), right, similarity_tokens(right))
+    return mixed_similarity(left, similarity_tokens(left), right, similarity_tokens(right))
 
 
-def _mixed(left: str, left_tokens: frozenset[str], right: str, right_tokens: frozenset[str]) -> float:
+def mixed_similarity(left: str, left_tokens: frozenset[str], right: str, right_tokens: frozenset[str]) -> float:
+    """Return ρ(left, right) as `text_similarity` does, of texts whose token sets are known already."""
     if left == right:
         return 1.0
     return LEXICAL_WEIGHT * Indel.normalized_similarity(left, right) + TOKEN_WEIGHT * jaccard(left_tokens, right_tokens)
@@ -100,7 +109,8 @@ def call_similarity(previous: Sequence[CallKey], current: Sequence[CallKey]) -> 
     if not same_tools(previous, current):
         return 0.0
     pairs = zip(sorted(previous, key=_order), sorted(current, key=_order), strict=True)
-    return sum(_mixed(old.arguments, old.tokens, new.arguments, new.tokens) for old, new in pairs) / len(current)
+    found = (mixed_similarity(old.arguments, old.tokens, new.arguments, new.tokens) for old, new in pairs)
+    return sum(found) / len(current)
 
 
 def result_similarity(previous: Sequence[ResultKey], current: Sequence[ResultKey]) -> float:
@@ -116,7 +126,7 @@ def result_similarity(previous: Sequence[ResultKey], current: Sequence[ResultKey
     pairs = list(zip(sorted(previous, key=_order), sorted(current, key=_order), strict=True))
     if any(old.is_error != new.is_error for old, new in pairs):
         return 0.0
-    return sum(_mixed(old.text, old.tokens, new.text, new.tokens) for old, new in pairs) / len(pairs)
+    return sum(mixed_similarity(old.text, old.tokens, new.text, new.tokens) for old, new in pairs) / len(pairs)
 
 
 def same_tools(previous: Sequence[CallKey | ResultKey], current: Sequence[CallKey | ResultKey]) -> bool:

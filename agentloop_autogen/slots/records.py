@@ -36,7 +36,8 @@ class ToolTrace(_Record):
 class RuntimeStateObject(_Record):
     """A finished request in brief (the Runtime State Object of Fig. 5): never a result, a quote or an argument."""
 
-    id: str
+    id: str = Field(min_length=1, max_length=200, pattern=r"^[^\x00]+$")
+    """What it is known by; no database keeps a NUL character in a key."""
     request: str | None = None
     """What was asked; None: the store keeps no request text."""
     slots: tuple[SlotTrace, ...] = ()

@@ -21,11 +21,17 @@ from agentloop_autogen.core.records import ControlAction, ControlBranch, Decisio
 from agentloop_autogen.errors import UsageError
 from agentloop_autogen.faults import describe_error
 from agentloop_autogen.instrumentation import Scope, record_decision, record_ending
+from agentloop_autogen.slots.hint import SlotHint
+from agentloop_autogen.slots.manager import manager_for
+from agentloop_autogen.slots.saving import dumped_store
+from agentloop_autogen.slots.store import SlotStateStore
 from agentloop_autogen.termination.ledger import KeptTurn, Ledger
+from agentloop_autogen.termination.past import PastConversations
 from agentloop_autogen.termination.stopping import SOURCE, Spent, Stop, spent_limit, stop_for, undecided
 from agentloop_autogen.termination.turns import MAX_TEXT_CHARS, Guard, Turn, read_task, read_turn
 from agentloop_autogen.verify.asking import ask
 from agentloop_autogen.verify.base import SlotVerifier
+from agentloop_autogen.verify.hinted import HintedSlotVerifier
 from agentloop_autogen.verify.saving import dumped_verifier
 from agentloop_autogen.verify.usage import collect_usage
 from agentloop_autogen.waiting import leave_behind
@@ -44,6 +50,7 @@ class AgentLoopTerminationConfig(BaseModel):
     loop: LoopConfig = Field(default_factory=LoopConfig)
     sources: list[str] | None = None
     request: str | None = None
+    slot_store: ComponentModel | None = None
 
 
 class AgentLoopTerminationState(BaseState):
@@ -58,6 +65,8 @@ class AgentLoopTerminationState(BaseState):
     """What the user added since."""
     reopened: bool = False
     """Whether the user added something after the last turn."""
+    looked: bool = False
+    """Whether the verifier was told of similar past requests already."""
     spent: Spent = Field(default_factory=Spent)
     turns: list[KeptTurn] = Field(default_factory=list[KeptTurn])
 
@@ -77,6 +86,9 @@ class AgentLoopTermination(TerminationCondition, Component[AgentLoopTerminationC
             `human` and the like.
         request: What the conversation is about. None: the task, which most teams pass on first; `MagenticOneGroupChat`
             does not.
+        slot_store: Keeps in brief what each finished conversation needed, and gives it to later ones with a similar
+            task as a hint to `verifier`, which can keep the team going for one more turn, and nothing else. It stays
+            the caller's to close. None: nothing is kept.
 
     Raises:
         UsageError: An argument has the wrong type, or `sources` names nobody.
@@ -84,9 +96,9 @@ class AgentLoopTermination(TerminationCondition, Component[AgentLoopTerminationC
     Example:
         `RoundRobinGroupChat([researcher, writer], termination_condition=AgentLoopTermination(loop=LoopConfig()))`
 
-    A call takes `loop.verifier_timeout_s` at most and raises nothing but `TerminatedException`. AutoGen resets a
-    condition at every stop and saves none with its team: in the middle of a conversation use `save_state` beside the
-    team's own.
+    A call takes `loop.verifier_timeout_s` at most, once twice that where a hint is looked at, and raises nothing but
+    `TerminatedException`. AutoGen resets a condition at every stop and saves none with its team: in the middle of a
+    conversation use `save_state` beside the team's own.
     """
 
     component_config_schema = AgentLoopTerminationConfig
@@ -100,13 +112,17 @@ class AgentLoopTermination(TerminationCondition, Component[AgentLoopTerminationC
         loop: LoopConfig | None = None,
         sources: Sequence[str] | None = None,
         request: str | None = None,
+        slot_store: SlotStateStore | None = None,
     ) -> None:
         _check_arguments(verifier, loop, sources, request)
         self._verifier = verifier
         self._loop = loop or LoopConfig()
+        self._slot_store = slot_store
+        self._slots = None if slot_store is None else manager_for(slot_store, self._loop)
         self._sources = None if sources is None else tuple(sources)
         self._guard = Guard(self._sources)
         self._given_request = request
+        self._past = PastConversations(self._slots, looked=False)
         self._begin(AgentLoopTerminationState())
 
     def _begin(self, state: AgentLoopTerminationState) -> None:
@@ -117,6 +133,8 @@ class AgentLoopTermination(TerminationCondition, Component[AgentLoopTerminationC
         self._spent = state.spent.model_copy()
         self._seen_at = time.monotonic()
         self._warned = False
+        self._past.close()
+        self._past = PastConversations(self._slots, looked=state.looked)
         self._ledger = Ledger(self._loop, self._subject, state.turns)
         if state.reopened:
             self._ledger.reopen()
@@ -158,6 +176,7 @@ class AgentLoopTermination(TerminationCondition, Component[AgentLoopTerminationC
         if stop is None:
             return None
         self._terminated = True
+        self._past.keep(self._ledger, stop, request=self._subject, spent=self._spent)
         record_ending(
             stop.reason,
             stop.branch.value,
@@ -181,7 +200,9 @@ class AgentLoopTermination(TerminationCondition, Component[AgentLoopTerminationC
             if task is not None:
                 self._request = task
                 self._ledger = Ledger(self._loop, self._subject)
+                self._look_up()
                 return None
+        self._look_up()
         turn = read_turn(messages, self._guard)
         self._pass_time(turn)
         self._spent.tokens += turn.tokens
@@ -190,6 +211,11 @@ class AgentLoopTermination(TerminationCondition, Component[AgentLoopTerminationC
         if not turn.counts:
             return None if turn.said_by_user else self._over_budget()
         return await self._judge(turn)
+
+    def _look_up(self) -> None:
+        # Nobody else could be told of what is found.
+        if isinstance(self._verifier, HintedSlotVerifier):
+            self._past.look_up(self._subject)
 
     def _pass_time(self, turn: Turn) -> None:
         now = time.monotonic()
@@ -213,7 +239,8 @@ class AgentLoopTermination(TerminationCondition, Component[AgentLoopTerminationC
         # Without slots the first text is the answer, whatever tools were run for it.
         self._ledger.observe(turn.draft, () if alone and turn.draft else turn.results)
         verdict, settled = await self._verdict_on(turn)
-        decision = self._ledger.decide(verdict, settled=settled)
+        candidates = () if verdict is None or settled else await self._second_look(verdict, turn.draft)
+        decision = self._ledger.decide(verdict, settled=settled, candidates=candidates)
         record_decision(
             decision, source=SOURCE, scope=Scope.TEAM, depth=self._spent.turns, tokens=self._spent.all_tokens
         )
@@ -233,6 +260,14 @@ class AgentLoopTermination(TerminationCondition, Component[AgentLoopTerminationC
             return undecided(self._ledger.verdict), True
         return verdict, False
 
+    async def _second_look(self, verdict: Verdict, draft: str) -> tuple[str, ...]:
+        verifier = self._verifier
+        if not isinstance(verifier, HintedSlotVerifier) or self._over_budget() is not None:
+            return ()
+        return await self._past.second_look(
+            self._ledger, verdict, draft, lambda hint: self._ask(verifier, draft, hint=hint)
+        )
+
     def _asks(self) -> bool:
         if self._subject:
             return True
@@ -241,13 +276,13 @@ class AgentLoopTermination(TerminationCondition, Component[AgentLoopTerminationC
             _log.warning("AgentLoopTermination was never told the task, so it asks no verifier: give it `request=`")
         return False
 
-    async def _ask(self, verifier: SlotVerifier, draft: str) -> Verdict:
+    async def _ask(self, verifier: SlotVerifier, draft: str, *, hint: SlotHint | None = None) -> Verdict:
         request = f"{self._subject}\n\nAdded by the user:\n{self._added}" if self._added else self._subject
         left = max(0.0, self._loop.timeout_s - self._spent.elapsed_s)
         self._spent.verifier_calls += 1
         with collect_usage() as meter:
             task = asyncio.ensure_future(
-                ask(verifier, request, draft, self._ledger.evidence, token=CancellationToken())
+                ask(verifier, request, draft, self._ledger.evidence, token=CancellationToken(), hint=hint)
             )
             try:
                 await asyncio.wait({task}, timeout=min(self._loop.verifier_timeout_s, left))
@@ -276,6 +311,7 @@ class AgentLoopTermination(TerminationCondition, Component[AgentLoopTerminationC
             request=self._request,
             added=self._added,
             reopened=self._ledger.reopened,
+            looked=self._past.looked,
             spent=self._spent,
             turns=list(self._ledger.turns),
         ).model_dump(mode="json")
@@ -310,6 +346,7 @@ class AgentLoopTermination(TerminationCondition, Component[AgentLoopTerminationC
             loop=self._loop,
             sources=None if self._sources is None else list(self._sources),
             request=self._given_request,
+            slot_store=dumped_store(self._slot_store, owner="AgentLoopTermination"),
         )
 
     @classmethod
@@ -319,6 +356,7 @@ class AgentLoopTermination(TerminationCondition, Component[AgentLoopTerminationC
             loop=config.loop,
             sources=config.sources,
             request=config.request,
+            slot_store=SlotStateStore.load_component(config.slot_store) if config.slot_store else None,
         )
 
 

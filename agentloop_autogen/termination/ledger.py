@@ -46,6 +46,8 @@ class KeptTurn(BaseModel):
     verdict: Verdict | UnavailableVerdict | None = None
     """What was said of it; None where the verdict before still held."""
     settled: bool = False
+    candidates: tuple[str, ...] = ()
+    """What similar past requests needed on top, and kept the team going for."""
     reopened: bool = False
     """Whether the user had added to the request before it."""
 
@@ -134,15 +136,21 @@ class Ledger:
         """Return whether a verifier must be asked about the turn just observed."""
         return self._controller.needs_verdict()
 
-    def decide(self, verdict: Verdict | None, *, settled: bool) -> Decision:
+    def worth_second_look(self, verdict: Verdict) -> bool:
+        """Return whether this verdict on the turn just observed would end the search by itself."""
+        return self._controller.worth_second_look(verdict)
+
+    def decide(self, verdict: Verdict | None, *, settled: bool, candidates: Sequence[str] = ()) -> Decision:
         """Return the decision on the turn just observed.
 
         Args:
             verdict: What was said of it; None where the last verdict stands.
             settled: Whether the loop of the agent that spoke has ended with it.
+            candidates: What similar past requests needed and nothing covers.
         """
-        decision = self._controller.decide(verdict, settled=settled)
-        self._keep(self._pending.model_copy(update={"verdict": verdict, "settled": settled}))
+        decision = self._controller.decide(verdict, settled=settled, candidates=candidates)
+        changes = {"verdict": verdict, "settled": settled, "candidates": tuple(candidates)}
+        self._keep(self._pending.model_copy(update=changes))
         return decision
 
     def _keep(self, turn: KeptTurn) -> None:
@@ -160,7 +168,7 @@ class Ledger:
         if turn.reopened:
             self._controller.reopen()
         self._controller.observe(_round(turn))
-        self._controller.decide(turn.verdict, settled=turn.settled)
+        self._controller.decide(turn.verdict, settled=turn.settled, candidates=turn.candidates)
         self._turns.append(turn)
         self._chars += turn.chars
 

@@ -23,9 +23,10 @@ from typing_extensions import Self, assert_never
 
 from agentloop_autogen.core.records import Evidence, UnavailableVerdict, Verdict
 from agentloop_autogen.faults import describe_error
-from agentloop_autogen.verify.base import SlotVerifier
+from agentloop_autogen.slots.hint import SlotHint
 from agentloop_autogen.verify.confidence import LOGPROB_ARGS, calibrated
 from agentloop_autogen.verify.create_args import verdict_args
+from agentloop_autogen.verify.hinted import HintedSlotVerifier
 from agentloop_autogen.verify.prompts import PromptLimits, halved, instructions, render_case, render_repair
 from agentloop_autogen.verify.refusals import Fault, classify, refuses_logprobs, salvage
 from agentloop_autogen.verify.usage import record_usage
@@ -87,16 +88,18 @@ class _Case:
     draft: str
     evidence: Sequence[Evidence]
     token: CancellationToken | None
+    hint: SlotHint | None = None
     fallback: Verdict | None = None
     abandoned: bool = False
     """Nobody waits any more: a client that survived its cancellation must not be called again."""
 
     @property
     def texts(self) -> list[str]:
-        return [self.request, self.draft, *(piece.finding for piece in self.evidence)]
+        past = self.hint.texts if self.hint else ()
+        return [self.request, self.draft, *past, *(piece.finding for piece in self.evidence)]
 
 
-class ModelSlotVerifier(SlotVerifier, Component[ModelSlotVerifierConfig]):
+class ModelSlotVerifier(HintedSlotVerifier, Component[ModelSlotVerifierConfig]):
     """A verifier that asks a chat model which items of the request the evidence and the draft cover.
 
     One instance serves any number of agents at the same time. It asks for the strongest output format that the client
@@ -176,9 +179,38 @@ class ModelSlotVerifier(SlotVerifier, Component[ModelSlotVerifierConfig]):
         Raises:
             asyncio.CancelledError: The token or the calling task was cancelled; nothing else is ever raised.
         """
+        return await self._verdict_on(_Case(request, draft, tuple(evidence), cancellation_token))
+
+    async def verify_with_hint(
+        self,
+        request: str,
+        draft: str,
+        evidence: Sequence[Evidence],
+        *,
+        hint: SlotHint,
+        cancellation_token: CancellationToken | None = None,
+    ) -> Verdict:
+        """Ask the model as `verify` does, with what similar past requests needed behind the draft.
+
+        Args:
+            request: What the user asked for.
+            draft: The answer as far as it is written; may be empty.
+            evidence: The compressed tool results so far, oldest first.
+            hint: What similar past requests needed.
+            cancellation_token: Handed to the client as it is; cancelling it ends the call at once.
+
+        Returns:
+            The verdict, contradictions resolved towards going on.
+
+        Raises:
+            asyncio.CancelledError: The token or the calling task was cancelled; nothing else is ever raised.
+        """
+        return await self._verdict_on(_Case(request, draft, tuple(evidence), cancellation_token, hint))
+
+    async def _verdict_on(self, case: _Case) -> Verdict:
+        cancellation_token = case.token
         if cancellation_token is not None and cancellation_token.is_cancelled():
             raise asyncio.CancelledError
-        case = _Case(request, draft, tuple(evidence), cancellation_token)
         task = asyncio.ensure_future(self._judge(case))
         try:
             end = await _wait(task, token=cancellation_token, timeout_s=self._settings.timeout_s)
@@ -248,7 +280,7 @@ class ModelSlotVerifier(SlotVerifier, Component[ModelSlotVerifierConfig]):
 
     def _messages(self, case: _Case, limits: PromptLimits, repair: str | None) -> list[LLMMessage]:
         """Two messages in any case: some chat templates refuse a second system message or two user turns in a row."""
-        text = render_case(case.request, case.draft, case.evidence, key=self._key, limits=limits)
+        text = render_case(case.request, case.draft, case.evidence, key=self._key, limits=limits, hint=case.hint)
         text = text if repair is None else f"{text}\n\n{repair}"
         return [SystemMessage(content=self._system), UserMessage(content=text, source="user")]
 
