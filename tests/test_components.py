@@ -58,6 +58,7 @@ LOOP = LoopConfig(
     patterns=False,
     two_strikes=False,
     cheap_first=False,
+    speculative=True,
     max_finding_chars=100,
     max_evidence_chars=1_000,
     max_result_chars=500,

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, Literal
 
 import pytest
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent, TextMessage, ToolCallExecutionEvent
-from autogen_core import CancellationToken
-from autogen_core.models import CreateResult, LLMMessage, UserMessage
+from autogen_core import CancellationToken, FunctionCall
+from autogen_core.models import CreateResult, LLMMessage, RequestUsage, UserMessage
 from autogen_core.tools import FunctionTool
 from pydantic import BaseModel
 
 from agentloop_autogen import (
     AgentLoopAssistantAgent,
     Evidence,
+    Failure,
     LoopConfig,
     ModelSlotVerifier,
     Slot,
     SlotState,
+    SlotVerifier,
     StopReason,
     UnavailableVerdict,
     Verdict,
@@ -250,6 +252,74 @@ async def test_a_cancelled_run_frees_the_server(vllm_server: RealVLLM, stream: b
             await run
     assert run.cancelled()
     assert took <= 2
+
+
+class OneRealCall(VLLMChatCompletionClient):
+    """A client whose second call goes to the server and has no end; the others are scripted."""
+
+    asked = 0
+
+    def _scripted(self) -> CreateResult | None:
+        self.asked += 1
+        call = FunctionCall(id="c1", name="population", arguments='{"city": "Cc"}')
+        content = {1: [call], 3: "It has 166 inhabitants."}.get(self.asked)
+        if content is None:
+            return None
+        usage = RequestUsage(100, 10)
+        return CreateResult(content=content, finish_reason="stop", usage=usage, cached=False)
+
+    async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
+        """Give the scripted reply, or ask."""
+        return self._scripted() or await super().create(messages, **options)
+
+    async def create_stream(
+        self, messages: Sequence[LLMMessage], **options: Any
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        """Give the scripted reply, or ask."""
+        scripted = self._scripted()
+        if scripted is not None:
+            yield scripted
+            return
+        async with aclosing(super().create_stream(messages, **options)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+
+class EndsOnceBusy(SlotVerifier):
+    """A verifier that ends the run as soon as the server is at work."""
+
+    def __init__(self, server: RealVLLM) -> None:
+        self._server = server
+
+    async def verify(self, *_: Any, **__: Any) -> Verdict:
+        """Judge."""
+        await until(lambda: self._server.metrics()[RUNNING] > 0, within_s=20)
+        return Verdict(answer_complete=False, need_tool=False, confidence=0.9, failure=Failure.ANSWER_INCOMPLETE)
+
+
+@both_ways
+async def test_a_call_made_ahead_in_vain_frees_the_server(vllm_server: RealVLLM, stream: bool) -> None:
+    """Within two seconds of the verdict that ends the run, nothing of the call made ahead of it runs any more."""
+    client = OneRealCall(
+        MODEL, vllm_server.base_url, temperature=0.0, max_tokens=4_000, extra_body={"ignore_eos": True}
+    )
+    agent = AgentLoopAssistantAgent(
+        "bot",
+        client,
+        tools=[population],
+        verifier=EndsOnceBusy(vllm_server),
+        loop=LoopConfig(speculative=True),
+        model_client_stream=stream,
+    )
+    await agent.run(task="population of Cc")
+    took = await until(lambda: vllm_server.metrics()[RUNNING] == 0, within_s=2)
+    await client.close()
+    outcome = agent.last_outcome
+    assert outcome is not None
+    assert took <= 2
+    assert (outcome.stop_reason, outcome.model_calls, outcome.dropped_calls) == (StopReason.SYNTHESISED, 2, 1)
+    # The scripted call took 100; the prompt of the one broken off is longer.
+    assert outcome.usage["agent"].prompt_tokens > 200
 
 
 async def test_many_agents_share_one_server(vllm_server: RealVLLM) -> None:

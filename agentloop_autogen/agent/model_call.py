@@ -13,13 +13,18 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 from autogen_core.tools import BaseTool, ToolSchema
 from pydantic import BaseModel
 
-__all__ = ["ModelCall", "characters_of"]
+__all__ = ["ModelCall", "characters_of", "prompt_characters"]
+
+
+def prompt_characters(messages: Sequence[LLMMessage]) -> int:
+    """Return the length of a prompt, what its tools take not counted."""
+    return sum(len(content_to_str(message.content)) for message in messages)
 
 
 def characters_of(messages: Sequence[LLMMessage], result: CreateResult) -> int:
     """Return the length of a prompt and its reply: the measure of a call whose tokens the server did not count."""
     reply = result.content if isinstance(result.content, str) else str(result.content)
-    return sum(len(content_to_str(message.content)) for message in messages) + len(reply)
+    return prompt_characters(messages) + len(reply)
 
 
 class ModelCall:

@@ -29,7 +29,8 @@ from agentloop_autogen.instrumentation import Scope, record_ending
 from agentloop_autogen.metadata import ending_metadata, verdict_metadata
 
 if TYPE_CHECKING:
-    from agentloop_autogen.agent.run import Planned, Run
+    from agentloop_autogen.agent.planning import Planned
+    from agentloop_autogen.agent.run import Run
 
 __all__ = ["failed", "handed_off", "replied"]
 
@@ -214,6 +215,7 @@ def _outcome(run: Run, decision: Decision, *, text: str, fallback: bool, error: 
         unresolved=_unresolved(decision),
         rounds=run.budget.rounds,
         model_calls=run.budget.model_calls,
+        dropped_calls=run.budget.dropped_calls,
         verifier_calls=run.budget.verifier_calls,
         synthesis_calls=run.budget.synthesis_calls,
         tool_calls=run.budget.tool_calls,

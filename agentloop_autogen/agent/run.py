@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from autogen_agentchat.base import Handoff, Response
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
+    ModelClientStreamingChunkEvent,
     ThoughtEvent,
 )
 from autogen_core import CancellationToken, FunctionCall
@@ -31,18 +30,18 @@ from pydantic import BaseModel
 
 from agentloop_autogen.agent import prompts
 from agentloop_autogen.agent.answer import AnswerWriter
-from agentloop_autogen.agent.bounded import bounded
-from agentloop_autogen.agent.calls import Reply, read_reply
 from agentloop_autogen.agent.clock import RunClock
-from agentloop_autogen.agent.context import Overlay, planning_prompt
-from agentloop_autogen.agent.model_call import ModelCall, characters_of
+from agentloop_autogen.agent.context import Overlay
+from agentloop_autogen.agent.model_call import ModelCall
+from agentloop_autogen.agent.planning import Planned, PlanningFailed, SearchOver, plan
 from agentloop_autogen.agent.reply import failed, handed_off, replied
 from agentloop_autogen.agent.request import RunRequest
+from agentloop_autogen.agent.speculation import Speculation, is_wanted
 from agentloop_autogen.agent.teammates import HandedOver
 from agentloop_autogen.agent.tool_round import execute_tools, round_of
-from agentloop_autogen.agent.tools import ToolRunner, ToolsUnavailable
+from agentloop_autogen.agent.tools import ToolRunner
 from agentloop_autogen.agent.verification import verdict_on
-from agentloop_autogen.core.budget import Budget, Limit, Role
+from agentloop_autogen.core.budget import Budget, Limit
 from agentloop_autogen.core.config import LoopConfig, Policy
 from agentloop_autogen.core.controller import LoopController
 from agentloop_autogen.core.reconcile import is_unwritten
@@ -55,17 +54,11 @@ from agentloop_autogen.core.records import (
     UnavailableVerdict,
     Verdict,
 )
-from agentloop_autogen.faults import describe_error
 from agentloop_autogen.instrumentation import Scope, record_decision
 from agentloop_autogen.messages import ControlEvent
 from agentloop_autogen.verify.base import SlotVerifier
 
 __all__ = ["AgentParts", "Run"]
-
-PLANNING_ATTEMPTS: Final = 2
-RETRY_PAUSE_S: Final = 0.2
-_SHRUNK: Final = 4
-"""A second attempt at planning gets a prompt of this fraction: a context that overflowed is the fault we can mend."""
 
 Emit = Callable[[BaseAgentEvent | BaseChatMessage], Awaitable[None]]
 
@@ -93,32 +86,6 @@ class AgentParts:
 
 
 @dataclass
-class Planned:
-    """A planning reply with the message id its chunks carry."""
-
-    reply: Reply
-    message_id: str
-
-
-class _SearchOver(Exception):
-    """The time for the search ended inside a planning call."""
-
-
-class _PlanningFailed(Exception):
-    """No planning call could be made for good.
-
-    Args:
-        problem: What did not work, as a clause.
-        error: The error behind it.
-    """
-
-    def __init__(self, problem: str, error: str) -> None:
-        self.problem = problem
-        self.error = error
-        super().__init__(problem)
-
-
-@dataclass
 class Run:
     """One run: its request, its budget, its controller, and the messages it sends. Nothing of it outlives it."""
 
@@ -141,14 +108,8 @@ class Run:
 
     def __post_init__(self) -> None:
         self.budget = Budget(self.parts.config)
+        self.ahead = Speculation(self)
         self.controller = LoopController(self.parts.config, request=self.about.text)
-        self.call = ModelCall(
-            self.parts.model_client,
-            source=self.parts.name,
-            stream=self.parts.model_client_stream,
-            emit=self.emit_event,
-            token=self.token,
-        )
         self.tools = ToolRunner(self.parts.workbenches, self.parts.handoff_tools, emit=self.emit, token=self.token)
 
     async def execute(self) -> Response:
@@ -162,17 +123,19 @@ class Run:
                 if (handoff := await handed_off(self, planned, results)) is not None:
                     return handoff
                 self.controller.observe(round_of(planned, results))  # 15: stability, novelty, patterns
-                verdict = await self.verify()  # 13: what is covered, what is missing
+                verdict = await self.verify(planned)  # 13: what is covered, what is missing
                 decision = await self.decide(verdict, planned)  # 14, 17: closure and the control action
                 if decision.action is not ControlAction.CONTINUE_INVOCATION:
                     return await replied(self, decision)  # 20-25: synthesise, or return the grounded answer
                 await self.go_on(decision, planned)  # 18-19: the next round is told what is open
-        except _SearchOver:
+        except SearchOver:
             action = ControlAction.TERMINATE_ITERATION if self.controller.draft else ControlAction.ANSWER_SYNTHESIS
             reason = f"ran out of {Limit.TIME.value}"
             return await replied(self, await self.stop_early(ControlBranch.BUDGET_BREAK, reason, action=action))
-        except _PlanningFailed as failure:
+        except PlanningFailed as failure:
             return await failed(self, failure.problem, failure.error)
+        finally:
+            await self.ahead.drop()  # a run that is cancelled leaves no call behind
 
     # --- events and usage ----------------------------------------------------------------------------------------
 
@@ -199,62 +162,24 @@ class Run:
     # --- planning ------------------------------------------------------------------------------------------------
 
     async def plan(self) -> Planned:
-        """Make the planning call of a round, at most twice."""
+        """Return the planning of a round: the reply made ahead of the decision where it is wanted, else a new one."""
         await self.clock.running()
         self.budget.rounds += 1
-        problem = error_text = ""
-        for attempt in range(PLANNING_ATTEMPTS):
-            if attempt:
-                await asyncio.sleep(RETRY_PAUSE_S)
-            try:
-                return await bounded(self._plan_once(attempt), token=self.token, remaining_s=self.search_s)
-            except asyncio.TimeoutError:
-                if self.search_s() <= 0:
-                    raise _SearchOver from None
-                problem, error_text = "the model could not be called", "the model client timed out"
-            except ToolsUnavailable as error:
-                problem, error_text = "the tools could not be listed", str(error)
-            except Exception as error:  # noqa: BLE001 - whatever a client raises, the run must end with a reply
-                problem, error_text = "the model could not be called", describe_error(error)
-        raise _PlanningFailed(f"{problem} ({error_text})", error_text)
-
-    async def _plan_once(self, attempt: int) -> Planned:
-        message_id = str(uuid.uuid4())
-        tools = await self.tools.list_tools()
-        messages = await self._planning_prompt(self.parts.config.max_prompt_chars // (_SHRUNK if attempt else 1))
-        self.budget.model_calls += 1
-        result = await self.call(messages, message_id=message_id, tools=tools)
-        usage = RequestUsage(prompt_tokens=result.usage.prompt_tokens, completion_tokens=result.usage.completion_tokens)
-        self.budget.spend_tokens(Role.AGENT, usage, characters=characters_of(messages, result))
-        self.pending_usage += usage
-        self.planned = Planned(read_reply(result, self.tools.callable_names), message_id)
-        if self.planned.reply.thought:
-            await self.emit(ThoughtEvent(content=self.planned.reply.thought, source=self.parts.name, id=message_id))
-            self.planned.message_id = str(uuid.uuid4())
-        return self.planned
-
-    async def _planning_prompt(self, limit: int) -> list[LLMMessage]:
-        conversation = await self.parts.model_context.get_messages()
-        return planning_prompt(
-            self.parts.system_messages,
-            conversation,
-            about=self.about,
-            overlay=self.overlay,
-            limit=limit,
-        )
+        return await self.ahead.reply() or await plan(self)
 
     # --- verdict and decision ------------------------------------------------------------------------------------
 
-    async def verify(self) -> Verdict | None:
+    async def verify(self, planned: Planned) -> Verdict | None:
         """Ask the verifier about the round just observed; None where it need not be asked."""
         if not self.controller.needs_verdict():
             return None
         await self.clock.running()
         if self.search_s() <= 0:
-            raise _SearchOver
+            raise SearchOver
+        self.ahead.begin(planned)
         verdict = await verdict_on(self)
         if isinstance(verdict, UnavailableVerdict) and self.search_s() <= 0:
-            raise _SearchOver
+            raise SearchOver
         return verdict
 
     async def answers_first(self) -> Decision | None:
@@ -285,11 +210,14 @@ class Run:
             limit = self.budget.after_round(elapsed_s=self.clock.elapsed_s, reflects=not planned.reply.calls)
             if limit is not None:
                 decision = self.controller.stop_for_budget(limit)
+        if not is_wanted(decision, drops_round=self._drops_round(decision)):
+            await self.ahead.drop()
         await self.announce(decision)
         return decision
 
     async def stop_early(self, branch: ControlBranch, reason: str, *, action: ControlAction) -> Decision:
         """Return the decision of a run that ends in a round no rule was asked about."""
+        await self.ahead.drop()
         decision = self.controller.stop_early(branch, reason, action=action)
         await self.announce(decision)
         return decision
@@ -315,12 +243,15 @@ class Run:
         if not planned.reply.calls:
             await self._send_back(decision, planned, keeps_draft=not rolls_back)
             return
-        if rolls_back and not self.controller.brought_news:
+        if self._drops_round(decision):
             self.overlay.drop(*self.round_messages)
         if decision.branch is ControlBranch.NUDGE:
             await self._add(UserMessage(content=self._nudge(decision), source="user"))
         elif decision.verdict is not None and self.parts.config.policy is Policy.EXTENDED:
             self.overlay.note = prompts.open_slots_note(decision.verdict, decision.branch)
+
+    def _drops_round(self, decision: Decision) -> bool:
+        return decision.branch is ControlBranch.ROLLBACK_RETRY and not self.controller.brought_news
 
     async def _send_back(self, decision: Decision, planned: Planned, *, keeps_draft: bool) -> None:
         self.budget.reflections += 1
@@ -365,10 +296,24 @@ class Run:
         used = {call.name for call, _ in self.controller.tried}
         return [name for name in self.tools.names if name not in used]
 
+    def model_call(self, emit: Callable[[ModelClientStreamingChunkEvent], Awaitable[None]]) -> ModelCall:
+        """Return what calls the model of this run.
+
+        Args:
+            emit: Takes the chunks of a streamed reply.
+        """
+        return ModelCall(
+            self.parts.model_client,
+            source=self.parts.name,
+            stream=self.parts.model_client_stream,
+            emit=emit,
+            token=self.token,
+        )
+
     def answer_writer(self) -> AnswerWriter:
         """Return what writes the answer of this run."""
         return AnswerWriter(
-            self.call,
+            self.model_call(self.emit_event),
             self.parts.model_client,
             budget=self.budget,
             token=self.token,

@@ -16,7 +16,8 @@ from agentloop_autogen.core.patterns import MAX_IDENTICAL_CALLS
 from agentloop_autogen.core.rounds import Round, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from agentloop_autogen.agent.run import Planned, Run
+    from agentloop_autogen.agent.planning import Planned
+    from agentloop_autogen.agent.run import Run
 
 __all__ = ["execute_tools", "round_of"]
 

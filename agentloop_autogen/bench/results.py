@@ -20,7 +20,7 @@ try:
 except ImportError:  # pragma: no cover - a system without it has no lock to take
     fcntl = None
 
-__all__ = ["AttemptKey", "ResultFile", "key_of", "read_attempts"]
+__all__ = ["AttemptKey", "ResultFile", "attempts_in", "key_of", "read_attempts"]
 
 _GZIP: Final = b"\x1f\x8b"
 
@@ -53,14 +53,22 @@ def read_attempts(paths: Iterable[str | Path]) -> list[Attempt]:
     """
     found: dict[tuple[AttemptKey, str, str], Attempt] = {}
     for path in paths:
-        for attempt in _attempts(Path(path)):
+        for attempt in attempts_in(Path(path)):
             same = (key_of(attempt), attempt.model, attempt.settings)
             found.pop(same, None)
             found[same] = attempt
     return list(found.values())
 
 
-def _attempts(path: Path) -> Iterator[Attempt]:
+def attempts_in(path: Path) -> Iterator[Attempt]:
+    """Read the attempts of one result file, line by line, repeated ones included.
+
+    Args:
+        path: The file, plain or compressed with gzip.
+
+    Raises:
+        ResultFileError: As `read_attempts` does.
+    """
     try:
         with path.open("rb") as raw:
             packed = raw.read(len(_GZIP)) == _GZIP

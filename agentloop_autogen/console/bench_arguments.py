@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from agentloop_autogen.console.bench_options import BenchRun, ModelPlaces
+from agentloop_autogen.console.bench_report import REPORT, add_report_command, run_report_command
 from agentloop_autogen.console.model_arguments import add_model_arguments, model_options
 from agentloop_autogen.errors import MissingExtraError, UsageError
 
@@ -45,6 +46,7 @@ def add_bench_command(add: _Add) -> None:
     commands = parser.add_subparsers(dest="bench_command", metavar="COMMAND", required=True)
     run = "run systems on tasks; what a run finished is kept, and the same command goes on"
     _add_run(commands.add_parser(_RUN, help=run, description=f"{run[0].upper()}{run[1:]}."))
+    add_report_command(commands.add_parser)
     for name, words in (("systems", "list the systems"), ("tasks", "list the task families")):
         listing = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
         listing.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
@@ -62,6 +64,8 @@ def run_bench_command(args: argparse.Namespace) -> int:
     Raises:
         MissingExtraError: Something it needs is not installed.
     """
+    if args.bench_command == REPORT:
+        return run_report_command(args)
     try:
         from agentloop_autogen.console import bench_commands
     except ModuleNotFoundError as error:

@@ -89,7 +89,16 @@ class TeamRun:
             yield message
 
 
-_SUMMED = ("rounds", "model_calls", "verifier_calls", "synthesis_calls", "tool_calls", "elapsed_s", "verifier_s")
+_SUMMED = (
+    "rounds",
+    "model_calls",
+    "dropped_calls",
+    "verifier_calls",
+    "synthesis_calls",
+    "tool_calls",
+    "elapsed_s",
+    "verifier_s",
+)
 
 
 def _changed(loop: LoopConfig, changes: Mapping[str, Any]) -> LoopConfig:

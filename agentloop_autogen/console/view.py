@@ -369,10 +369,11 @@ def cost_lines(outcome: LoopOutcome) -> tuple[str, str]:
     Returns:
         A line of rounds, calls and seconds, and one of tokens.
     """
+    in_vain = f" ({outcome.dropped_calls} in vain)" if outcome.dropped_calls else ""
     calls = (
         f"{_counted(outcome.rounds, 'round')}, {_counted(outcome.tool_calls, 'tool call')}, model calls: "
-        f"{outcome.model_calls} planning, {outcome.verifier_calls} verifier, {outcome.synthesis_calls} answer; "
-        f"{outcome.elapsed_s:.1f} s"
+        f"{outcome.model_calls} planning{in_vain}, {outcome.verifier_calls} verifier, "
+        f"{outcome.synthesis_calls} answer; {outcome.elapsed_s:.1f} s"
     )
     by_role = ", ".join(
         f"{role} {used.prompt_tokens:,} in + {used.completion_tokens:,} out" for role, used in outcome.usage.items()

@@ -41,6 +41,7 @@ class Budget:
     rounds: int = 0
     reflections: int = 0
     model_calls: int = 0
+    dropped_calls: int = 0
     verifier_calls: int = 0
     synthesis_calls: int = 0
     tool_calls: int = 0

@@ -83,6 +83,8 @@ class LoopConfig(BaseModel):
     """Extended: fruitless rounds lead to one nudge, then to an honest answer."""
     cheap_first: bool = True
     """Extended: the verifier is not asked when neither evidence nor draft changed."""
+    speculative: bool = False
+    """Extended, agents: the next planning call is made while the verifier judges, and given up if it is not wanted."""
 
     max_finding_chars: int = Field(default=1_200, ge=80)
     """Characters kept of one result as evidence, head and tail."""

@@ -89,6 +89,11 @@ class LoopController:
         return self._signals.new_evidence
 
     @property
+    def struck(self) -> bool:
+        """Whether the last round is a strike: whatever is said of it, the next prompt is not simply a longer one."""
+        return self._signals.strike is not Strike.NONE
+
+    @property
     def verdict(self) -> Verdict | None:
         """The last verdict, as it was acted on."""
         return self._verdict

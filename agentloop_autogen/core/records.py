@@ -246,6 +246,8 @@ class LoopOutcome(_Record):
     """Planning calls with the tools they ran; a text-only draft is a round."""
     model_calls: int = 0
     """Planning calls, retries included."""
+    dropped_calls: int = 0
+    """Those of them that `speculative` made in vain; the tokens of one that was broken off are an estimate."""
     verifier_calls: int = 0
     """Calls that reached the verifier."""
     synthesis_calls: int = 0
@@ -258,7 +260,7 @@ class LoopOutcome(_Record):
     elapsed_s: float = 0.0
     """Wall time in seconds, pauses excluded."""
     verifier_s: float = 0.0
-    """Seconds of it spent waiting for verdicts."""
+    """Seconds of it until verdicts came; with `speculative` a planning call may run in the same seconds."""
     fallback_answer: bool = False
     """Whether the reply is the text built from the evidence because no answer call succeeded."""
     ungrounded_figures: tuple[str, ...] = ()

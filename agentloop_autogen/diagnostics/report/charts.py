@@ -13,7 +13,7 @@ from typing import Any, Final
 from agentloop_autogen.diagnostics.report.labels import QUANTITIES
 from agentloop_autogen.diagnostics.report.rows import ALL_GROUPS, OUTCOMES
 
-__all__ = ["PAGE", "PRINT", "Look", "ecdf", "frontier", "histogram"]
+__all__ = ["PAGE", "PRINT", "Look", "Spec", "ecdf", "frame", "frontier", "histogram"]
 
 Spec = dict[str, Any]
 _SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
@@ -140,7 +140,7 @@ def ecdf(quantity: str, *, log: bool, groups: Sequence[str], look: Look) -> Spec
         "encoding": {**place, "opacity": opacity, "tooltip": tooltip},
     }
     body: Spec = {"width": 420, "height": 260, "transform": _adding_up(), "layer": [lines, spots]}
-    return {**_frame(look), **body}
+    return {**frame(look), **body}
 
 
 def _line_styles(groups: list[str], look: Look) -> Spec:
@@ -251,10 +251,15 @@ def _faceted(unit: Spec, transform: list[Spec], groups: Sequence[str], look: Loo
     header = {"title": None, "labelAnchor": "start", "labelLimit": 250, "labelPadding": 6}
     facet = {"field": "group", "type": "nominal", "sort": list(groups), "header": header}
     body: Spec = {"columns": 3, "spacing": 22, "transform": transform, "facet": facet, "spec": {"width": 230, **unit}}
-    return {**_frame(look), **body}
+    return {**frame(look), **body}
 
 
-def _frame(look: Look) -> Spec:
+def frame(look: Look) -> Spec:
+    """Return what every chart has: its data set by name, its type and its colours.
+
+    Args:
+        look: Colours and type.
+    """
     text = {"labelColor": look.muted, "titleColor": look.muted}
     axis = {
         **text,

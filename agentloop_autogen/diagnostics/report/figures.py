@@ -14,7 +14,7 @@ from agentloop_autogen.diagnostics.report.data import ReportData
 from agentloop_autogen.diagnostics.report.rows import GroupNames, bin_rows, binned, frontier_rows, step_rows
 from agentloop_autogen.errors import MissingExtraError
 
-__all__ = ["FigureFormat", "render_figures"]
+__all__ = ["FigureFormat", "draw", "render_figures"]
 
 PIXELS_PER_INCH: Final = 300
 COLUMNS: Final = 3
@@ -43,7 +43,7 @@ def render_figures(data: ReportData, directory: Path, *, form: FigureFormat) -> 
         MissingExtraError: The extra `report` is not installed.
         OSError: The directory cannot be written.
     """
-    drawn = [(name, _draw(spec, form)) for name, spec in _figures(data)]
+    drawn = [(name, draw(spec, form)) for name, spec in _figures(data)]
     directory.mkdir(parents=True, exist_ok=True)
     paths: list[Path] = []
     for name, content in drawn:
@@ -80,7 +80,16 @@ def _file_name(quantity: str) -> str:
     return quantity.replace("_", "-")
 
 
-def _draw(spec: charts.Spec, form: FigureFormat) -> bytes:
+def draw(spec: charts.Spec, form: FigureFormat) -> bytes:
+    """Draw a chart without reaching for the network.
+
+    Args:
+        spec: The chart with its rows.
+        form: PNG at 300 pixels per inch, or SVG.
+
+    Raises:
+        MissingExtraError: The extra `report` is not installed.
+    """
     try:
         import vl_convert
     except ImportError:

@@ -22,13 +22,14 @@ You can call these tools (`?` marks an argument that may be left out):
 
 # How to reply
 
-Reply with one JSON object and nothing else, in one of two forms.
-To call tools: {{"tool_calls": [{{"name": "TOOL", "arguments": {{"ARGUMENT": "VALUE"}}}}]}}
-Calls that do not need each other's results go into one list.
-To answer the user: {{"final_answer": "TEXT"}}
-Answer once the results at hand suffice, or when no tool can help.
-The result of a call comes back in a message that begins with "Result of".
-Do not repeat a call whose result you have."""
+Reply with one JSON object and nothing else.
+1. While the answer needs something these tools can look up or do, call them: \
+{{"tool_calls": [{{"name": "TOOL", "arguments": {{"ARGUMENT": "VALUE"}}}}]}}
+   A call that needs the result of another one waits for it. Do not repeat a call whose result you have.
+   The result of a call comes back in a message that begins with "Result of".
+2. If the request needs none of these tools, or once the results hold the answer, answer the user: \
+{{"final_answer": "TEXT"}}
+   An answer holds only what the user or a result said, never a guess."""
 
 _ANSWER_FORMAT = "The value of final_answer must be JSON that fits this schema: {schema}"
 _REQUIRED = 'Call at least one tool now: reply with {"tool_calls": [...]}.'

@@ -1,7 +1,8 @@
 """A model client for vLLM servers.
 
-Its parts: `messages`, `request` and `reply` know the wire format and do no I/O; `refusals` knows vLLM's error texts;
-`sending` and `served` talk to the server; `client` is the AutoGen model client on top of them.
+Its parts: `messages`, `request`, `reply` and `reading` know the wire format and do no I/O; `refusals` knows vLLM's
+error texts; `sending` and `served` talk to the server; `events` tells AutoGen's logger of calls; `client` is the
+AutoGen model client on top of them.
 """
 
 from __future__ import annotations

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
-from autogen_core import EVENT_LOGGER_NAME, CancellationToken
-from autogen_core.logging import LLMCallEvent, LLMStreamEndEvent, LLMStreamStartEvent
+from autogen_core import CancellationToken
 from autogen_core.models import CreateResult, LLMMessage, ModelInfo, RequestUsage
 from autogen_core.tools import Tool, ToolSchema
 from autogen_ext.models.openai import OpenAIChatCompletionClient
@@ -20,8 +18,6 @@ from typing_extensions import Self, Unpack
 
 from agentloop_autogen.errors import ServerUnreachableError
 from agentloop_autogen.models.guided.autogen import ToolChoiceInput
-from agentloop_autogen.models.guided.chunks import GuidedChunks
-from agentloop_autogen.models.guided.wire import from_guided_response
 from agentloop_autogen.models.vllm.config import (
     DEFAULT_BASE_URL,
     VLLMClientConfig,
@@ -29,21 +25,17 @@ from agentloop_autogen.models.vllm.config import (
     headers_of,
     request_arguments,
 )
+from agentloop_autogen.models.vllm.events import log_call, log_stream_end, log_stream_start
 from agentloop_autogen.models.vllm.ladder import RefusalMemory
 from agentloop_autogen.models.vllm.messages import one_system_first, wire_messages, without_names
+from agentloop_autogen.models.vllm.reading import StreamReader, read_whole
 from agentloop_autogen.models.vllm.refusals import (
     NO_ACCESS,
     Asked,
     in_our_words,
     is_format_refusal,
 )
-from agentloop_autogen.models.vllm.reply import (
-    ReplyParts,
-    ReplyStream,
-    beside_content,
-    read_completion,
-    to_result,
-)
+from agentloop_autogen.models.vllm.reply import ReplyParts, to_result
 from agentloop_autogen.models.vllm.request import (
     PlannedRequest,
     guiding_needed,
@@ -55,8 +47,6 @@ from agentloop_autogen.models.vllm.sending import chunks_of, complete, open_stre
 from agentloop_autogen.models.vllm.served import ModelLookUp, info_for
 
 __all__ = ["VLLMChatCompletionClient"]
-
-_events = logging.getLogger(EVENT_LOGGER_NAME)
 
 T = TypeVar("T")
 
@@ -186,19 +176,8 @@ class VLLMChatCompletionClient(OpenAIChatCompletionClient):
             return body, await complete(self._client, body, cancellation_token)
 
         body, completion = await self._stepping_down(request, send)
-        whole = completion
-        if request.guided:
-            whole = from_guided_response(completion, names=request.tool_names, allow_calls=request.allows_calls)
-        result = self._counted(request, read_completion(whole))
-        _events.info(
-            LLMCallEvent(
-                messages=body["messages"],
-                response=completion,
-                prompt_tokens=result.usage.prompt_tokens,
-                completion_tokens=result.usage.completion_tokens,
-                tools=body.get("tools", []),
-            )
-        )
+        result = self._counted(request, read_whole(request, completion))
+        log_call(body, completion, result)
         return result
 
     async def create_stream(
@@ -239,30 +218,21 @@ class VLLMChatCompletionClient(OpenAIChatCompletionClient):
 
         async def send(body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
             stream = await open_stream(self._client, body, cancellation_token)
-            _events.info(LLMStreamStartEvent(messages=body["messages"]))
+            log_stream_start(body)
             return chunks_of(stream, self._client, cancellation_token)
 
-        reply = ReplyStream()
-        guide = GuidedChunks(names=request.tool_names, allow_calls=request.allows_calls) if request.guided else None
+        reader = StreamReader(request)
         async with aclosing(await self._stepping_down(request, send)) as chunks:
             try:
                 async for chunk in chunks:
-                    for piece in _fed(reply, chunk, guide):
+                    for piece in reader.feed(chunk):
                         yield piece
             except Exception as error:  # noqa: BLE001 - translated where it is the server's, else raised as it is
                 self._raise(error, during_reply=True)
-        for chunk in guide.finish() if guide else ():
-            for piece in reply.feed(chunk):
-                yield piece
-        result = self._counted(request, reply.finish())
-        usage = result.usage
-        _events.info(
-            LLMStreamEndEvent(
-                response=result.model_dump(),
-                prompt_tokens=usage.prompt_tokens,
-                completion_tokens=usage.completion_tokens,
-            )
-        )
+        for piece in reader.rest():
+            yield piece
+        result = self._counted(request, reader.finish())
+        log_stream_end(result)
         yield result
 
     @property
@@ -393,15 +363,6 @@ class VLLMChatCompletionClient(OpenAIChatCompletionClient):
     def _from_config(cls, config: VLLMClientConfig) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride] - see above
         given = {name: getattr(config, name) for name in config.model_fields_set if name != "default_headers"}
         return cls(**given, default_headers=headers_of(config))
-
-
-def _fed(reply: ReplyStream, chunk: Mapping[str, Any], guide: GuidedChunks | None) -> list[str]:
-    """Feed a chunk to a reply, through the guide where calls are asked for by schema."""
-    if guide is None:
-        return reply.feed(chunk)
-    # The guide translates the content alone.
-    shown = reply.feed(beside_content(chunk))
-    return shown + [piece for part in guide.feed(chunk) for piece in reply.feed(part)]
 
 
 def _sum(one: RequestUsage, two: RequestUsage) -> RequestUsage:

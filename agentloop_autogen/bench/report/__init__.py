@@ -1,0 +1,1 @@
+"""The report of the benchmark: the paper's tables and figures from result files."""
