@@ -24,7 +24,7 @@ from .fake_openai import FakeOpenAI, Reply, Script, tool_call
 
 pytestmark = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
 
-MAIN = [name for name in SYSTEMS if "-without-" not in name]
+MAIN = [name for name in SYSTEMS if "-with" not in name]
 """The systems that differ by more than one switch."""
 SETTINGS = RunSettings(model="m", limits=Limits(timeout_s=30.0, rounds=4))
 USAGE = (100, 10)

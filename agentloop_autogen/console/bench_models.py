@@ -14,12 +14,13 @@ from agentloop_autogen.bench.endpoint import AppServer, Upstream
 from agentloop_autogen.console.bench_options import BenchRun
 from agentloop_autogen.console.models import NO_KEY, probe_server, server_key, serving
 from agentloop_autogen.console.options import ModelPlace
-from agentloop_autogen.errors import UsageError
+from agentloop_autogen.errors import ModelError, UsageError
 
 __all__ = ["ServedModel", "open_served"]
 
 _CONTEXT: Final = 8192
 _ASK_S: Final = 5.0
+_WARM_S: Final = 300.0
 _UNNAMED: Final = "server"
 _API: Final = "/v1"
 
@@ -66,6 +67,7 @@ def open_served(run: BenchRun) -> Generator[ServedModel]:
         if options.place is ModelPlace.LOCAL:
             server = stack.enter_context(serving(options.weights, parallel=max(2, run.concurrency)))
             upstreams, name = (Upstream(base_url=server.base_url),), server.model_id
+            _warm_up(server.base_url, name)
         else:
             key = server_key(options.api_key_env)
             upstreams, name = tuple(Upstream(base_url=url, api_key=key) for url in run.places.base_urls), options.model
@@ -78,6 +80,16 @@ def open_served(run: BenchRun) -> Generator[ServedModel]:
         if run.guided:
             upstreams = tuple(stack.enter_context(_guided(upstream, name, context_length)) for upstream in upstreams)
         yield ServedModel(name=name, kind=kind, context_length=context_length, upstreams=upstreams)
+
+
+def _warm_up(base_url: str, name: str) -> None:
+    """Let the weights come into memory before the first attempt, which would otherwise pay for it alone."""
+    body = {"model": name, "messages": [{"role": "user", "content": "Hello."}], "max_tokens": 1}
+    try:
+        httpx.post(f"{base_url}/chat/completions", json=body, timeout=_WARM_S, trust_env=False).raise_for_status()
+    except httpx.HTTPError as error:
+        problem = f"the local model does not answer ({type(error).__name__}): see to free memory, and try again"
+        raise ModelError(problem) from error
 
 
 @contextmanager

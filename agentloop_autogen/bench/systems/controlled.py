@@ -27,10 +27,12 @@ class ControlledAgent:
     Args:
         name: Its name in tables.
         changes: Settings of the loop that differ from the defaults.
+        calibrated_confidence: Whether the verifier reads its confidence off the probabilities of the verdict's flags.
     """
 
-    def __init__(self, name: str, changes: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, changes: Mapping[str, Any], *, calibrated_confidence: bool = False) -> None:
         self.name = name
+        self._calibrated_confidence = calibrated_confidence
         self._changes = dict(changes)
 
     async def run(
@@ -49,7 +51,11 @@ class ControlledAgent:
                 client,
                 workbench=BenchWorkbench(tools),
                 system_message=instructions,
-                verifier=ModelSlotVerifier(client, timeout_s=loop.verifier_timeout_s),
+                verifier=ModelSlotVerifier(
+                    client,
+                    timeout_s=loop.verifier_timeout_s,
+                    calibrated_confidence=self._calibrated_confidence,
+                ),
                 loop=loop,
                 model_client_stream=limits.stream,
             )

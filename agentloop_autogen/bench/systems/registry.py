@@ -68,12 +68,18 @@ def _langgraph() -> BenchSystem:
     return LangGraphAgent()
 
 
-def _controlled(name: str, description: str, **changes: Any) -> ListedSystem:  # noqa: ANN401 - settings of any type
+def _controlled(
+    name: str,
+    description: str,
+    *,
+    calibrated_confidence: bool = False,
+    **changes: Any,  # noqa: ANN401 - settings of any type
+) -> ListedSystem:
     def make() -> BenchSystem:
         from agentloop_autogen.bench.systems.controlled import ControlledAgent
 
         load_openai_client()
-        return ControlledAgent(name, changes)
+        return ControlledAgent(name, changes, calibrated_confidence=calibrated_confidence)
 
     return ListedSystem(name=name, description=description, make=make)
 
@@ -117,6 +123,16 @@ _LISTED: Final = (
         slot_control=False,
     ),
     *(_without(addition, words) for addition, words in _ADDITIONS.items()),
+    _controlled(
+        "agentloop-with-speculative",
+        "agentloop with an addition that is off by default: it plans on while the verifier judges.",
+        speculative=True,
+    ),
+    _controlled(
+        "agentloop-with-calibrated-confidence",
+        "agentloop with an addition that is off by default: confidence from the probabilities of the verdict's flags.",
+        calibrated_confidence=True,
+    ),
 )
 
 SYSTEMS: Final[Mapping[str, ListedSystem]] = MappingProxyType({system.name: system for system in _LISTED})
