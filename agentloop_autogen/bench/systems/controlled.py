@@ -11,6 +11,7 @@ from agentloop_autogen.bench.systems.system import Endpoint, Limits, SystemReply
 from agentloop_autogen.bench.systems.tools import BenchWorkbench
 from agentloop_autogen.bench.tasks.task import BenchTool
 from agentloop_autogen.core.config import LoopConfig
+from agentloop_autogen.slots.store import SlotStateStore
 from agentloop_autogen.verify import ModelSlotVerifier
 
 __all__ = ["ControlledAgent"]
@@ -28,10 +29,19 @@ class ControlledAgent:
         name: Its name in tables.
         changes: Settings of the loop that differ from the defaults.
         calibrated_confidence: Whether the verifier reads its confidence off the probabilities of the verdict's flags.
+        slot_store: Where its runs are kept and similar ones found. None: nowhere.
     """
 
-    def __init__(self, name: str, changes: Mapping[str, Any], *, calibrated_confidence: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        changes: Mapping[str, Any],
+        *,
+        calibrated_confidence: bool = False,
+        slot_store: SlotStateStore | None = None,
+    ) -> None:
         self.name = name
+        self._slot_store = slot_store
         self._calibrated_confidence = calibrated_confidence
         self._changes = dict(changes)
 
@@ -58,8 +68,10 @@ class ControlledAgent:
                 ),
                 loop=loop,
                 model_client_stream=limits.stream,
+                slot_store=self._slot_store,
             )
             result = await agent.run(task=request)
+            await agent.close()
         outcome = agent.last_outcome
         answer = str(getattr(result.messages[-1], "content", ""))
         return SystemReply(answer=answer, stop_reason=outcome.stop_reason.value if outcome else "", outcome=outcome)
