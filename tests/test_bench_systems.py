@@ -136,6 +136,8 @@ async def test_no_system_repeats_a_failed_request_on_its_own(name: str) -> None:
     """A server error fails the attempt of a system without loop control at once: no client tries again in secret."""
     found, server = await attempted(name, [Reply(status=500, message="out of order")])
     assert found.error is not None
+    assert "out of order" in found.error
+    assert "Traceback" not in found.error
     assert len(server.bodies) == len(found.model_calls) == 1
     assert found.model_calls[0].status == 500
 

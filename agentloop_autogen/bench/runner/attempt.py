@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from typing import Final
 
 from agentloop_autogen.bench.endpoint.server import CountedEndpoint
 from agentloop_autogen.bench.endpoint.traffic import AttemptTraffic
@@ -19,6 +20,8 @@ from agentloop_autogen.faults import describe_error
 from agentloop_autogen.waiting import stop_task
 
 __all__ = ["ExecutedAttempt", "execute_attempt"]
+
+_TRACEBACK: Final = "Traceback"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +120,8 @@ async def _run(
     elif work.cancelled():
         error = "the system cancelled itself"
     elif (fault := work.exception()) is not None:
-        error = describe_error(fault)
+        # Teams put the whole traceback into their message: its paths are news to nobody but whoever runs the machine.
+        error = describe_error(fault).partition(_TRACEBACK)[0].rstrip()
     else:
         reply = work.result()
     return _Run(reply=reply, grade=Grade(correct=False), error=error, elapsed_s=elapsed_s, tool_calls=tools.calls)
