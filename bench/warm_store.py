@@ -1,6 +1,7 @@
 """The slot store on real tasks: the same tasks without it and with one warmed on other tasks of the same databases.
 
-    python bench/warm_store.py --out DIR [--databases 3] [--each 10] [--weights FILE] [--data DIR] [--concurrency 2]
+    python bench/warm_store.py --out DIR [--databases 3] [--each 10] [--warm-each 5] [--weights FILE]
+        [--data DIR] [--concurrency 2]
 
 First the tasks of the development half of some Spider databases are run, and what each run needed is kept in a store.
 Then the tasks of the other half of the same databases are run twice each, in turn: without a store (`agentloop`) and
@@ -94,14 +95,14 @@ class OneWay(SlotStateStore):
         await self._store.close()
 
 
-def chosen(data: Path | None, *, databases: int, each: int) -> tuple[list[BenchTask], list[BenchTask]]:
+def chosen(data: Path | None, *, databases: int, each: dict[Half, int]) -> tuple[list[BenchTask], list[BenchTask]]:
     """Return tasks to warm on and tasks to measure, of the databases with most tasks in both halves."""
     tasks = load_tasks("spider", data=data)
     counts = Counter((task.group, task.half) for task in tasks)
     names = sorted({task.group for task in tasks}, key=lambda name: (-min(counts[name, half] for half in Half), name))
     halves: dict[Half, list[BenchTask]] = {half: [] for half in Half}
     for name, half in itertools.product(names[:databases], Half):
-        halves[half] += [task for task in tasks if task.group == name and task.half is half][:each]
+        halves[half] += [task for task in tasks if task.group == name and task.half is half][: each[half]]
     return halves[Half.DEVELOPMENT], halves[Half.HELD_OUT]
 
 
@@ -126,7 +127,8 @@ async def run(
 
 async def measure(options: argparse.Namespace, server: LocalModelServer) -> None:
     """Warm the store, then run the tasks without and with it."""
-    warming, measured = chosen(options.data, databases=options.databases, each=options.each)
+    each = {Half.DEVELOPMENT: options.warm_each, Half.HELD_OUT: options.each}
+    warming, measured = chosen(options.data, databases=options.databases, each=each)
     settings = RunSettings(model=MODEL_ID, limits=Limits(timeout_s=options.timeout), endpoint_kind="agentloop")
     store = SQLSlotStateStore(options.out / "slots.sqlite3")
     written, read = OneWay(store, readable=False), OneWay(store, readable=True)
@@ -169,7 +171,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder for attempts and store")
     parser.add_argument("--databases", type=int, default=3)
-    parser.add_argument("--each", type=int, default=10, help="tasks of each half of a database, at most")
+    parser.add_argument("--each", type=int, default=10, help="tasks of a database to measure, at most")
+    parser.add_argument("--warm-each", type=int, default=5, help="tasks of a database to warm on, at most")
     parser.add_argument("--weights", type=Path, help="the model's GGUF file; default: where `agentloop` finds it")
     parser.add_argument("--data", type=Path, help="folder with the Spider data; default: AGENTLOOP_DATA")
     parser.add_argument("--concurrency", type=int, default=2)
