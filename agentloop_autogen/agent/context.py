@@ -25,6 +25,8 @@ __all__ = ["Overlay", "planning_prompt", "system_text"]
 
 _SHORTENED_CHARS: Final = 200
 _TRIMMED: Final = -1
+_ECHO_CHARS: Final = 40
+"""A text that begins like one of ours for so long repeats it."""
 
 
 Addition = tuple["LLMMessage | None", LLMMessage]
@@ -54,6 +56,14 @@ class Overlay:
         """Leave `messages` out of the prompts from now on."""
         self.kept_alive.extend(messages)
         self.dropped.update(id(message) for message in messages)
+
+    def is_echoed_by(self, text: str) -> bool:
+        """Return whether a model's text is what it was told in this run given back, as small models do."""
+        start = " ".join(text.split())[:_ECHO_CHARS]
+        told = [content_to_str(message.content) for _, message in self.added if isinstance(message, UserMessage)]
+        return len(start) == _ECHO_CHARS and any(
+            " ".join(ours.split()).startswith(start) for ours in (*told, self.note)
+        )
 
     def woven_into(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
         """Return the conversation with what was added to it; additions whose place was trimmed away come first."""

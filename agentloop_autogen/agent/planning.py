@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent, ThoughtEvent
@@ -135,6 +135,8 @@ class PlanningCall:
         run, message_id, usage = self.run, self.message_id, self.usage or RequestUsage()
         self.count(usage)
         reply = read_reply(result, run.tools.callable_names)
+        if reply.draft and run.overlay.is_echoed_by(reply.draft):
+            reply = replace(reply, draft="")
         if reply.thought:
             await run.emit(ThoughtEvent(content=reply.thought, source=run.parts.name, id=message_id))
             message_id = str(uuid.uuid4())

@@ -92,6 +92,7 @@ def reflection(
     blank: bool,
     markup: bool,
     unused_tools: Sequence[str],
+    looked_up: bool = True,
     closers: Sequence[str] = (),
 ) -> str:
     """Return what the model is told when its text is not the answer yet.
@@ -107,6 +108,9 @@ def reflection(
     else:
         opening = "This does not answer the request in full yet."
     closing = "Call the tool that gives what is missing, or write the complete answer from the results you have."
+    if not looked_up:
+        opening = "No tool was called for this answer, so nothing in it is known to be true."
+        closing = "Call the tool that gives what is missing. If no tool can, give the same answer again."
     return _lines(
         opening, _open(verdict), _unused(unused_tools, closers) if verdict and verdict.unresolved else "", closing
     )
@@ -133,14 +137,25 @@ def nudge(
     )
 
 
-def open_slots_note(verdict: Verdict, branch: ControlBranch, *, closers: Sequence[str] = ()) -> str:
+def open_slots_note(
+    verdict: Verdict,
+    branch: ControlBranch,
+    *,
+    in_vain: bool = False,
+    unused_tools: Sequence[str] = (),
+    closers: Sequence[str] = (),
+) -> str:
     """Return the short note that follows tool results while something is open; empty if nothing is.
 
-    `closers` are unused tools that closed similar requests.
+    `in_vain` says that every call of the round failed or came back empty; `closers` are unused tools that closed
+    similar requests.
     """
     if branch is ControlBranch.VERIFIER_RETRY:
         return _lines("The results contradict each other; check them with another call.", _open(verdict))
-    return _lines(_open(verdict), _closed_by(closers)) if verdict.unresolved else ""
+    if not verdict.unresolved:
+        return ""
+    tried = "These calls gave nothing, and would give nothing again. Try another way." if in_vain else ""
+    return _lines(_open(verdict), tried, _unused(unused_tools, closers))
 
 
 def _render_evidence(evidence: Sequence[Evidence], limit: int) -> str:

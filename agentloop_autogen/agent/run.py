@@ -124,7 +124,7 @@ class Run:
                 results = await execute_tools(self, planned)  # 12: tools run, evidence is compressed
                 if (handoff := await handed_off(self, planned, results)) is not None:
                     return handoff
-                self.controller.observe(round_of(planned, results))  # 15: stability, novelty, patterns
+                self.controller.observe(round_of(self, planned, results))  # 15: stability, novelty, patterns
                 verdict = await self.verify(planned)  # 13: what is covered, what is missing
                 decision = await self.decide(verdict, planned)  # 14, 17: closure and the control action
                 if decision.action is not ControlAction.CONTINUE_INVOCATION:
@@ -252,7 +252,13 @@ class Run:
         if decision.branch is ControlBranch.NUDGE:
             await self._add(UserMessage(content=self._nudge(decision), source="user"))
         elif decision.verdict is not None and self.parts.config.policy is Policy.EXTENDED:
-            self.overlay.note = prompts.open_slots_note(decision.verdict, decision.branch, closers=self._closers())
+            self.overlay.note = prompts.open_slots_note(
+                decision.verdict,
+                decision.branch,
+                unused_tools=self._unused_tools() if self.controller.in_vain else (),
+                in_vain=self.controller.in_vain,
+                closers=self._closers(),
+            )
 
     def _drops_round(self, decision: Decision) -> bool:
         return decision.branch is ControlBranch.ROLLBACK_RETRY and not self.controller.brought_news
@@ -272,6 +278,7 @@ class Run:
                 decision.branch,
                 blank=not reply.draft,
                 markup=reply.markup,
+                looked_up=not self.controller.unsupported,
                 unused_tools=self._unused_tools(),
                 closers=self._closers(),
             )

@@ -81,9 +81,9 @@ async def _store(context: ChatCompletionContext, *messages: LLMMessage) -> None:
         await context.add_message(message)
 
 
-def round_of(planned: Planned, results: Sequence[ExecutedCall]) -> Round:
+def round_of(run: Run, planned: Planned, results: Sequence[ExecutedCall]) -> Round:
     """Return the round as the core sees it."""
-    return Round(planned.reply.draft, tuple(map(_as_result, results)))
+    return Round(planned.reply.draft, tuple(map(_as_result, results)), tools_offered=bool(run.tools.names))
 
 
 def _as_result(result: ExecutedCall) -> ToolResult:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from agentloop_autogen.core.budget import Limit
 from agentloop_autogen.core.config import LoopConfig, Policy
 from agentloop_autogen.core.evidence import EvidenceLog
+from agentloop_autogen.core.grounding import carries
+from agentloop_autogen.core.lookup import calls_for_lookup, sent_to_look_up
 from agentloop_autogen.core.novelty import Novelty, NoveltyTracker
 from agentloop_autogen.core.patterns import PatternTracker
 from agentloop_autogen.core.policy import EXTENDED_TABLE, PAPER_TABLE, Situation, Strike, select
@@ -33,6 +35,7 @@ __all__ = ["LoopController", "Signals"]
 _SECOND_STRIKE = 2
 """Fruitless rounds in a row after the nudge that end the search."""
 _REMEMBERED_CALLS = 64
+_NO_LOOKUP = "nothing was looked up for this answer"
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class LoopController:
         self._config = config
         self._extended = config.policy is Policy.EXTENDED
         self._judges_novelty = self._extended and config.novelty
+        self._request = request
         self._evidence = EvidenceLog(config, request=request)
         self._novelty = NoveltyTracker()
         self._patterns = PatternTracker()
@@ -71,6 +75,10 @@ class LoopController:
         self._verdict: Verdict | None = None
         self._verified_draft: str | None = None
         self._evidence_since_verdict = False
+        self._in_vain = False
+        self._tools_offered = False
+        self._sent_to_look_up = False
+        self._unsupported: Verdict | None = None
         self._tried: Counter[ToolCall] = Counter()
         self.decisions: list[Decision] = []
 
@@ -88,6 +96,16 @@ class LoopController:
     def brought_news(self) -> bool:
         """Whether the last round brought new evidence."""
         return self._signals.new_evidence
+
+    @property
+    def in_vain(self) -> bool:
+        """Whether every call of the last round ended in an error or an empty result; False where none was run."""
+        return self._in_vain
+
+    @property
+    def unsupported(self) -> bool:
+        """Whether the last draft was sent back because nothing was looked up for it."""
+        return self._unsupported is not None
 
     @property
     def struck(self) -> bool:
@@ -121,6 +139,7 @@ class LoopController:
         detector = self._detector(pattern, idle=not (new_evidence or searching))
         strike = self._count(detector, progress=new_evidence)
         self._previous, self._draft = key, round_.draft
+        self._tools_offered = round_.tools_offered
         self._signals = Signals(stability, new_evidence, detector, strike, self._fruitless)
         return self._signals
 
@@ -152,17 +171,19 @@ class LoopController:
         return self._evidence.shortened(result, limit)
 
     def _take_in(self, round_: Round) -> Novelty:
-        news = changed = new_failure = False
+        news = changed = new_failure = ran = given = False
         for result in round_.results:
             if not result.executed:
                 continue
-            self._evidence.add(result)
+            ran = True
+            given = carries(self._evidence.add(result)) or given
             if len(self._tried) < _REMEMBERED_CALLS or result.call in self._tried:
                 self._tried[result.call] += 1
             novelty = self._novelty.observe(result)
             news = news or novelty.news
             changed = changed or novelty.changed
             new_failure = new_failure or novelty.new_failure
+        self._in_vain = ran and not given
         if not self._judges_novelty:
             changed = bool(round_.results)
         self._evidence_since_verdict = self._evidence_since_verdict or changed
@@ -216,7 +237,9 @@ class LoopController:
         if not self._extended or not self._config.slot_control or self._signals.strike is not Strike.NONE:
             return False
         accepted = self._accept(verdict)
-        return not isinstance(accepted, UnavailableVerdict) and self._situation(accepted).ready
+        if isinstance(accepted, UnavailableVerdict) or self._lacks_lookup(accepted):
+            return False
+        return self._situation(accepted).ready
 
     def decide(self, verdict: Verdict | None, *, settled: bool = False, candidates: Sequence[str] = ()) -> Decision:
         """Return the decision on the round just observed, and remember it.
@@ -232,8 +255,10 @@ class LoopController:
             return self._record(*self._decide_without_slots(), verdict=self._verdict, verified=False)
         keeps_going = bool(candidates) and verdict is not None and self.worth_second_look(verdict)
         if verdict is not None:
-            self._verdict = verdict if settled else self._accept(verdict)
-            self._verified_draft, self._evidence_since_verdict = self._draft, False
+            self._take_verdict(verdict, settled=settled)
+        elif self._unsupported is not None and not self._evidence.items:
+            # Sent to look it up, the model stands by its answer: so does what was said of it.
+            self._verdict, self._unsupported = self._unsupported, None
         current = self._verdict or UnavailableVerdict(cause="the verifier was not asked")
         if keeps_going:
             current = with_candidates(current, candidates)
@@ -246,9 +271,25 @@ class LoopController:
             self._nudged_at = self._fruitless
         if rule.branch is ControlBranch.EXHAUSTED_BREAK:
             self._verdict = current = _exhaust(current)
-        reason = f"{rule.reason}: requests like this needed {', '.join(candidates)}" if keeps_going else rule.reason
+        reason = _NO_LOOKUP if self._unsupported is not None else rule.reason
+        reason = f"{reason}: requests like this needed {', '.join(candidates)}" if keeps_going else reason
         shown = current if keeps_going else self._verdict
         return self._record(rule.action, rule.branch, reason, verdict=shown, verified=verdict is not None)
+
+    def _take_verdict(self, verdict: Verdict, *, settled: bool) -> None:
+        self._verdict = verdict if settled else self._accept(verdict)
+        self._verified_draft, self._evidence_since_verdict, self._unsupported = self._draft, False, None
+        if not settled and self._lacks_lookup(self._verdict):
+            self._unsupported, self._verdict = self._verdict, sent_to_look_up(self._verdict)
+            self._sent_to_look_up = True
+
+    def _lacks_lookup(self, verdict: Verdict) -> bool:
+        """Return whether the draft goes back, once in a run, because nothing was looked up for it."""
+        if not (self._extended and self._config.grounding and self._tools_offered and self._draft):
+            return False
+        if self._sent_to_look_up or self._evidence.items or isinstance(verdict, UnavailableVerdict):
+            return False
+        return calls_for_lookup(verdict, self._draft, request=self._request)
 
     def _situation(self, verdict: Verdict, *, settled: bool = False) -> Situation:
         return Situation(
@@ -273,6 +314,12 @@ class LoopController:
 
     def stop_for_budget(self, limit: Limit) -> Decision:
         """Replace the decision just made to go on by one to stop, because `limit` forbids another round."""
+        if self._unsupported is not None:
+            # There is no room to look anything up: the draft counts as it was judged.
+            self.decisions.pop()
+            self._verdict, self._unsupported = self._unsupported, None
+            rule = select(EXTENDED_TABLE, self._situation(self._verdict))
+            return self._record(rule.action, rule.branch, rule.reason, verdict=self._verdict, verified=True)
         return self._replace(ControlBranch.BUDGET_BREAK, f"ran out of {limit.value}")
 
     def stop_early(self, branch: ControlBranch, reason: str, *, action: ControlAction) -> Decision:

@@ -14,7 +14,7 @@ from agentloop_autogen.core.novelty import is_salient
 from agentloop_autogen.core.records import Evidence, Slot, SlotState
 from agentloop_autogen.core.vocabulary import NEGATION
 
-__all__ = ["carries", "ground_slots", "says_open", "supports", "ungrounded_figures"]
+__all__ = ["carries", "figures_in", "ground_slots", "says_open", "supports", "ungrounded_figures"]
 
 _MATCH: Final = 90.0
 """Lowest partial-match score, from 0 to 100, at which a quote counts as found."""
@@ -147,12 +147,17 @@ def _negates(sentence: str) -> bool:
     return not NEGATION.isdisjoint(spoken) or not _CJK_NEGATION.isdisjoint(sentence)
 
 
+def figures_in(text: str) -> frozenset[str]:
+    """Return the figures of a text in one spelling each."""
+    return _figures(_comparable(text))
+
+
 def ungrounded_figures(answer: str, evidence: Sequence[Evidence], *, request: str) -> tuple[str, ...]:
     """Return the figures of `answer` that appear in no evidence and not in the request, in order and once each.
 
     They are not always wrong (a sum, a count of items), so they are reported, not removed.
     """
-    known = _figures(_comparable(request)).union(*(_figures(_comparable(e.finding)) for e in evidence if carries(e)))
+    known = figures_in(request).union(*(figures_in(e.finding) for e in evidence if carries(e)))
     figures = _FIGURE.findall(_comparable(answer))
     small = {str(number) for number in range(len(evidence) + 2)}
     return tuple(dict.fromkeys(f for f in figures if _figure_value(f) not in known and f not in small))

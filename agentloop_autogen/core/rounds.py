@@ -76,6 +76,8 @@ class Round:
 
     draft: str = ""
     results: tuple[ToolResult, ...] = ()
+    tools_offered: bool = False
+    """Whether the model had tools to call; False where that is not known."""
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
