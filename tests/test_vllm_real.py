@@ -32,6 +32,7 @@ from agentloop_autogen import (
 from agentloop_autogen.errors import ContextTooLongError, UnknownModelError
 from agentloop_autogen.models.vllm import VLLMRequestUsage
 from agentloop_autogen.testing import ScriptedVerifier
+from agentloop_autogen.verify.wire import parse_verdict
 
 from .vllm_server import MODEL, RealVLLM
 
@@ -168,14 +169,24 @@ async def test_every_verdict_is_readable(vllm_server: RealVLLM) -> None:
     assert all(verdict.slots for verdict in verdicts)
 
 
-async def test_the_confidence_can_come_from_the_probabilities(vllm_server: RealVLLM) -> None:
+async def test_the_confidence_can_come_from_the_probabilities(
+    vllm_server: RealVLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Asked for, the server's log probabilities replace the confidence the model states, and nothing else."""
     evidence = [Evidence(id="e1", tool="population", is_error=False, finding="Vennholm has 48,210 inhabitants.")]
+    replies: list[CreateResult] = []
     async with client_of(vllm_server) as client:
-        stated, measured = [
-            await judge_on(client, calibrated=calibrated).verify("How many people live there?", "", evidence)
-            for calibrated in (False, True)
-        ]
+        create = client.create
+
+        async def noted(*args: Any, **options: Any) -> CreateResult:
+            replies.append(await create(*args, **options))
+            return replies[-1]
+
+        monkeypatch.setattr(client, "create", noted)
+        measured = await judge_on(client, calibrated=True).verify("How many people live there?", "", evidence)
+    # The same reply read without its probabilities: this model need not write the same twice.
+    said = [parse_verdict(str(reply.content), draft="").verdict for reply in replies]
+    stated = next(verdict for verdict in reversed(said) if verdict is not None)
     assert (measured.answer_complete, measured.need_tool) == (stated.answer_complete, stated.need_tool)
     assert measured.confidence != stated.confidence
     assert 0 < measured.confidence < 1
@@ -326,7 +337,7 @@ async def test_many_agents_share_one_server(vllm_server: RealVLLM) -> None:
     """Agents that run at the same time, with one client and one verifier, all finish, each with results of its own."""
     cities = [f"{first}{second}" for first in "BCDFGHKL" for second in "aeio"]
     assert len(cities) == AGENTS
-    async with client_of(vllm_server, max_tokens=32, tool_mode="guided") as client:
+    async with client_of(vllm_server, max_tokens=48, tool_mode="guided") as client:
         verifier = judge_on(client)
 
         async def run(city: str) -> tuple[AgentLoopAssistantAgent, list[str]]:
@@ -339,6 +350,7 @@ async def test_many_agents_share_one_server(vllm_server: RealVLLM) -> None:
                 f"bot_{city}",
                 client,
                 tools=[FunctionTool(population, description="Return the population of a city.")],
+                system_message="Call population for the city.",
                 verifier=verifier,
                 loop=LoopConfig(max_rounds=1, timeout_s=390, verifier_timeout_s=300),
             )
