@@ -1,12 +1,14 @@
-"""The slot store on real tasks: the same tasks without it and with one warmed on other tasks of the same databases.
+"""The slot store on real tasks: the benchmark's Spider tasks without it and with one warmed on other tasks.
 
-    python bench/warm_store.py --out DIR [--databases 3] [--each 10] [--warm-each 5] [--weights FILE]
-        [--data DIR] [--concurrency 2]
+    python bench/warm_store.py --out DIR [--attempts FILE] [--limit 30] [--warm-each 2] [--weights FILE] [--data DIR]
+        [--timeout 180]
 
-First the tasks of the development half of some Spider databases are run, and what each run needed is kept in a store.
-Then the tasks of the other half of the same databases are run twice each, in turn: without a store (`agentloop`) and
-with that one (`agentloop-warm-store`), which is only read from now on, so that no task sees another of its own half.
-The model is the local one. Attempts are appended to `DIR/attempts.jsonl`; the same command goes on where it stopped.
+Measured are the tasks of `agentloop bench run --tasks spider --half held_out --limit 30`, without a store
+(`agentloop`) and with one (`agentloop-warm-store`). It is warmed on the development half: of the tasks of the same
+database, those most like a measured one, if they are like it enough to be found; no others could make a difference.
+Then it is only read, so that no task sees another of its own half. The model is the local one. Attempts are appended
+to FILE, which may be that of the benchmark, whose attempts then need not be made again; the same command goes on where
+it stopped.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ import argparse
 import asyncio
 import itertools
 import warnings
-from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -42,6 +43,8 @@ from agentloop_autogen.bench.systems.system import Limits
 from agentloop_autogen.bench.tasks.families import load_tasks
 from agentloop_autogen.bench.tasks.task import BenchTask, Half
 from agentloop_autogen.console.bench_view import open_watcher
+from agentloop_autogen.core.config import LoopConfig
+from agentloop_autogen.core.similarity import text_similarity
 from agentloop_autogen.models import MODEL_ID, LocalModelServer, resolve_weights
 from agentloop_autogen.slots.records import RuntimeStateObject
 from agentloop_autogen.slots.sql import SQLSlotStateStore
@@ -95,20 +98,19 @@ class OneWay(SlotStateStore):
         await self._store.close()
 
 
-def chosen(data: Path | None, *, databases: int, each: dict[Half, int]) -> tuple[list[BenchTask], list[BenchTask]]:
-    """Return tasks to warm on and tasks to measure, of the databases with most tasks in both halves."""
-    tasks = load_tasks("spider", data=data)
-    counts = Counter((task.group, task.half) for task in tasks)
-    names = sorted({task.group for task in tasks}, key=lambda name: (-min(counts[name, half] for half in Half), name))
-    halves: dict[Half, list[BenchTask]] = {half: [] for half in Half}
-    for name, half in itertools.product(names[:databases], Half):
-        halves[half] += [task for task in tasks if task.group == name and task.half is half][: each[half]]
-    return halves[Half.DEVELOPMENT], halves[Half.HELD_OUT]
+def chosen(data: Path | None, *, limit: int, warm_each: int) -> tuple[list[BenchTask], list[BenchTask]]:
+    """Return tasks to warm on and tasks to measure."""
+    measured = list(load_tasks("spider", data=data, limit=limit, half=Half.HELD_OUT))
+    warming: dict[str, BenchTask] = {}
+    others = load_tasks("spider", data=data, half=Half.DEVELOPMENT)
+    for task in measured:
+        alike = [(text_similarity(task.request, other.request), other) for other in others if other.group == task.group]
+        alike.sort(key=lambda pair: -pair[0])
+        warming |= {other.id: other for rho, other in alike[:warm_each] if rho >= LoopConfig().hint_similarity}
+    return list(warming.values()), measured
 
 
-async def run(
-    plan: Sequence[PlannedAttempt], base: CountedEndpoint, file: ResultFile, settings: RunSettings, n: int
-) -> None:
+async def run(plan: Sequence[PlannedAttempt], base: CountedEndpoint, file: ResultFile, settings: RunSettings) -> None:
     """Run what a plan still lacks."""
     pending = still_to_do(plan, file.attempts, retry_failed=False)
     left = {planned.key for planned in pending}
@@ -120,16 +122,20 @@ async def run(
             file,
             progress=RunProgress(held, total=len(plan)),
             watcher=watcher,
-            concurrency=n,
+            concurrency=1,
             pace=Pace(None, poisson=False, seed=0),
         )
 
 
 async def measure(options: argparse.Namespace, server: LocalModelServer) -> None:
     """Warm the store, then run the tasks without and with it."""
-    each = {Half.DEVELOPMENT: options.warm_each, Half.HELD_OUT: options.each}
-    warming, measured = chosen(options.data, databases=options.databases, each=each)
-    settings = RunSettings(model=MODEL_ID, limits=Limits(timeout_s=options.timeout), endpoint_kind="agentloop")
+    warming, measured = chosen(options.data, limit=options.limit, warm_each=options.warm_each)
+    settings = RunSettings(
+        model=MODEL_ID,
+        limits=Limits(timeout_s=options.timeout),
+        endpoint_kind="agentloop",
+        context_length=server.context_length,
+    )
     store = SQLSlotStateStore(options.out / "slots.sqlite3")
     written, read = OneWay(store, readable=False), OneWay(store, readable=True)
     cold = ControlledAgent(COLD, {})
@@ -138,17 +144,21 @@ async def measure(options: argparse.Namespace, server: LocalModelServer) -> None
     with (
         warnings.catch_warnings(),
         CountedEndpoint((Upstream(base_url=server.base_url),)) as endpoint,
-        ResultFile(options.out / "attempts.jsonl", settings=settings.digest) as file,
+        ResultFile(options.attempts, settings=settings.digest) as file,
     ):
         quiet_libraries()
-        await run(make_plan([first], warming, [0]), endpoint, file, settings, options.concurrency)
-        await run(make_plan([cold, warm], measured, [0]), endpoint, file, settings, options.concurrency)
-    print(f"{(await store.stats()).objects} requests kept; something similar was found for {read.found} in this run")
+        await run(make_plan([first], warming, [0]), endpoint, file, settings)
+        await run(make_plan([cold, warm], measured, [0]), endpoint, file, settings)
+    kept = (await store.stats()).objects
+    print(
+        f"{len(warming)} tasks to warm on, {kept} requests kept; something alike was found for {read.found} in this run"
+    )
 
 
 def report(attempts: Sequence[Attempt]) -> None:
     """Print what was measured on the held-out half."""
-    held = [attempt for attempt in attempts if attempt.half is Half.HELD_OUT]
+    measured = {attempt.task for attempt in attempts if attempt.system == WARM}
+    held = [attempt for attempt in attempts if attempt.task in measured and attempt.system in (COLD, WARM)]
     cells = {cell.system: cell for cell in measure_cells(held)}
     comparison: Comparison = compare(cells[WARM], cells[COLD])
     print(f"{comparison.tasks} tasks, with the warm store against without it; 95 % intervals by the paired bootstrap")
@@ -169,21 +179,21 @@ def report(attempts: Sequence[Attempt]) -> None:
 def main() -> None:
     """Measure what is not measured yet, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="folder for attempts and store")
-    parser.add_argument("--databases", type=int, default=3)
-    parser.add_argument("--each", type=int, default=10, help="tasks of a database to measure, at most")
-    parser.add_argument("--warm-each", type=int, default=5, help="tasks of a database to warm on, at most")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the store")
+    parser.add_argument("--attempts", type=Path, help="the result file; default: attempts.jsonl in that folder")
+    parser.add_argument("--limit", type=int, default=30, help="tasks to measure")
+    parser.add_argument("--warm-each", type=int, default=2, help="tasks to warm on for each measured one, at most")
     parser.add_argument("--weights", type=Path, help="the model's GGUF file; default: where `agentloop` finds it")
     parser.add_argument("--data", type=Path, help="folder with the Spider data; default: AGENTLOOP_DATA")
-    parser.add_argument("--concurrency", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=180.0, help="seconds of one attempt")
     parser.add_argument("--report", action="store_true", help="print the figures of the attempts that are there")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    options.attempts = options.attempts or options.out / "attempts.jsonl"
     if not options.report:
-        with LocalModelServer(options.weights or resolve_weights(), parallel=2 * options.concurrency) as server:
+        with LocalModelServer(options.weights or resolve_weights()) as server:
             asyncio.run(measure(options, server))
-    report(read_attempts([options.out / "attempts.jsonl"]))
+    report(read_attempts([options.attempts]))
 
 
 if __name__ == "__main__":
