@@ -69,7 +69,7 @@ def open_report(browser: Browser, tmp_path: Path) -> Iterator[OpenReport]:
         path = tmp_path / "report.html"
         path.write_text(render_html(data), encoding="utf-8")
         context = browser.new_context(offline=True, viewport={"width": width, "height": 900}, **options)
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(45_000)
         page = context.new_page()
         page.on("console", lambda message: complaints.append(f"console {message.type}: {message.text}"))
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
