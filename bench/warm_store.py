@@ -1,21 +1,20 @@
 """The slot store on real tasks: the benchmark's Spider tasks without it and with one warmed on other tasks.
 
     python bench/warm_store.py --out DIR [--attempts FILE] [--limit 30] [--warm-each 2] [--weights FILE] [--data DIR]
-        [--timeout 180]
+        [--timeout 180] [--concurrency 1]
 
 Measured are the tasks of `agentloop bench run --tasks spider --half held_out --limit 30`, without a store
 (`agentloop`) and with one (`agentloop-warm-store`). It is warmed on the development half: of the tasks of the same
 database, those most like a measured one, if they are like it enough to be found; no others could make a difference.
-Then it is only read, so that no task sees another of its own half. The model is the local one. Attempts are appended
-to FILE, which may be that of the benchmark, whose attempts then need not be made again; the same command goes on where
-it stopped.
+Then it is only read, so that no task sees another of its own half. Where it knows nothing of use for a task, a run with
+it is the run without it, and is made once. The model is the local one. Attempts are appended to FILE, which may be that
+of the benchmark, whose attempts then need not be made again; the same command goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import itertools
 import warnings
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -46,6 +45,7 @@ from agentloop_autogen.console.bench_view import open_watcher
 from agentloop_autogen.core.config import LoopConfig
 from agentloop_autogen.core.similarity import text_similarity
 from agentloop_autogen.models import MODEL_ID, LocalModelServer, resolve_weights
+from agentloop_autogen.slots.hint import MOST_PAST, hint_from
 from agentloop_autogen.slots.records import RuntimeStateObject
 from agentloop_autogen.slots.sql import SQLSlotStateStore
 from agentloop_autogen.slots.store import SimilarRequest, SlotStateStore
@@ -69,8 +69,6 @@ class OneWay(SlotStateStore):
     def __init__(self, store: SlotStateStore, *, readable: bool) -> None:
         self._store = store
         self._readable = readable
-        self.found = 0
-        """Requests for which something similar was there."""
 
     async def put(self, states: Sequence[RuntimeStateObject]) -> None:
         """Keep the objects, where it can be written."""
@@ -79,11 +77,7 @@ class OneWay(SlotStateStore):
 
     async def similar(self, request: str, k: int = 3) -> Sequence[SimilarRequest]:
         """Return similar requests, where it can be read."""
-        if not self._readable:
-            return ()
-        hits = await self._store.similar(request, k)
-        self.found += bool(hits)
-        return hits
+        return await self._store.similar(request, k) if self._readable else ()
 
     async def forget(self, ids: Sequence[str]) -> int:
         """Remove objects."""
@@ -110,7 +104,9 @@ def chosen(data: Path | None, *, limit: int, warm_each: int) -> tuple[list[Bench
     return list(warming.values()), measured
 
 
-async def run(plan: Sequence[PlannedAttempt], base: CountedEndpoint, file: ResultFile, settings: RunSettings) -> None:
+async def run(
+    plan: Sequence[PlannedAttempt], base: CountedEndpoint, file: ResultFile, settings: RunSettings, n: int
+) -> None:
     """Run what a plan still lacks."""
     pending = still_to_do(plan, file.attempts, retry_failed=False)
     left = {planned.key for planned in pending}
@@ -122,9 +118,15 @@ async def run(plan: Sequence[PlannedAttempt], base: CountedEndpoint, file: Resul
             file,
             progress=RunProgress(held, total=len(plan)),
             watcher=watcher,
-            concurrency=1,
+            concurrency=n,
             pace=Pace(None, poisson=False, seed=0),
         )
+
+
+async def knows(store: SlotStateStore, task: BenchTask) -> bool:
+    """Return whether a store holds anything that makes a hint for a task."""
+    found = await store.similar(task.request, MOST_PAST)
+    return hint_from(found, at_least=LoopConfig().hint_similarity) is not None
 
 
 async def measure(options: argparse.Namespace, server: LocalModelServer) -> None:
@@ -156,24 +158,28 @@ async def measure(options: argparse.Namespace, server: LocalModelServer) -> None
 
 
 def report(attempts: Sequence[Attempt]) -> None:
-    """Print what was measured on the held-out half."""
-    measured = {attempt.task for attempt in attempts if attempt.system == WARM}
-    held = [attempt for attempt in attempts if attempt.task in measured and attempt.system in (COLD, WARM)]
-    cells = {cell.system: cell for cell in measure_cells(held)}
+    """Print what was measured on the held-out half: of all tasks, and of those for which the store had something."""
+    warm = {attempt.task: attempt for attempt in attempts if attempt.system == WARM}
+    cold = {attempt.task: attempt for attempt in attempts if attempt.system == COLD and attempt.half is Half.HELD_OUT}
+    same = [one.model_copy(update={"system": WARM}) for task, one in cold.items() if task not in warm]
+    if warm:
+        told(f"{len(warm)} tasks for which the store had something", [*warm.values(), *cold.values()])
+        alike = sum(one.answer == cold[task].answer for task, one in warm.items() if task in cold)
+        print(f"the same answer in {alike} of {len(warm)}")
+    told(f"all {len(cold)} tasks", [*warm.values(), *same, *cold.values()])
+
+
+def told(what: str, attempts: Sequence[Attempt]) -> None:
+    """Compare the tasks both arms have."""
+    cells = {cell.system: cell for cell in measure_cells(attempts)}
     comparison: Comparison = compare(cells[WARM], cells[COLD])
-    print(f"{comparison.tasks} tasks, with the warm store against without it; 95 % intervals by the paired bootstrap")
+    print(f"{what}, with the warm store against without it; 95 % intervals by the paired bootstrap")
     for key in SHOWN:
         delta = comparison.deltas[key]
         ends = f" [{delta.interval.low:.2f}, {delta.interval.high:.2f}]" if delta.interval else ""
-        told = "difference" if delta.compared.kind is Kind.SHARE else "ratio"
+        kind = "difference" if delta.compared.kind is Kind.SHARE else "ratio"
         test = "" if delta.p_value is None else f", McNemar p = {delta.p_value:.2f}"
-        print(f"{delta.compared.label}: {delta.theirs:.2f} -> {delta.mine:.2f}, {told} {delta.value:.2f}{ends}{test}")
-    alike = sum(
-        one.answer == other.answer
-        for one, other in itertools.product(held, held)
-        if (one.system, other.system) == (COLD, WARM) and one.task == other.task
-    )
-    print(f"the same answer in {alike} of {comparison.tasks}")
+        print(f"  {delta.compared.label}: {delta.theirs:.2f} -> {delta.mine:.2f}, {kind} {delta.value:.2f}{ends}{test}")
 
 
 def main() -> None:
@@ -186,12 +192,13 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, help="the model's GGUF file; default: where `agentloop` finds it")
     parser.add_argument("--data", type=Path, help="folder with the Spider data; default: AGENTLOOP_DATA")
     parser.add_argument("--timeout", type=float, default=180.0, help="seconds of one attempt")
+    parser.add_argument("--concurrency", type=int, default=1, help="attempts at once")
     parser.add_argument("--report", action="store_true", help="print the figures of the attempts that are there")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     options.attempts = options.attempts or options.out / "attempts.jsonl"
     if not options.report:
-        with LocalModelServer(options.weights or resolve_weights()) as server:
+        with LocalModelServer(options.weights or resolve_weights(), parallel=2 * options.concurrency) as server:
             asyncio.run(measure(options, server))
     report(read_attempts([options.attempts]))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from starlette.applications import Starlette
@@ -29,6 +29,12 @@ class Upstream:
         self.reached = threading.Event()
         self.gone = threading.Event()
         self.healthy = True
+        self.grammar: Callable[[Mapping[str, Any]], str | None] = lambda _: None
+        """What a schema becomes; by default schemas are sent on as they are."""
+
+    def to_grammar(self, schema: Mapping[str, Any]) -> str | None:
+        """What a schema becomes, as the test has it by now."""
+        return self.grammar(schema)
 
     def app(self) -> Starlette:
         """The application to serve."""

@@ -25,7 +25,8 @@ from autogen_core.models import UserMessage
 from agentloop_autogen.errors import LocalServerError, MissingExtraError, UsageError, WeightsError
 from agentloop_autogen.models import LocalModelServer, local_chat_client, resolve_weights
 from agentloop_autogen.models.local import server as local_server
-from agentloop_autogen.models.local.engine import Engine, EngineOptions
+from agentloop_autogen.models.local.engine import Engine, EngineOptions, one_line_grammar
+from agentloop_autogen.models.local.one_line import can_be_bound
 from agentloop_autogen.models.local.server import MODEL_ID
 
 from .fake_upstream import HANG, Upstream
@@ -59,6 +60,7 @@ def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
             pass
 
     monkeypatch.setattr(local_server, "Engine", FakeEngine)
+    monkeypatch.setattr(local_server, "one_line_grammar", fake.to_grammar)
     yield fake
     server.should_exit = True
     thread.join(5)
@@ -200,6 +202,21 @@ def test_a_grammar_that_is_refused_is_stepped_over(server: LocalModelServer, ups
     assert formats == ["json_schema", "json_object", None]
     reply = post(server, tools=[TOOL])
     assert (reply.status_code, reply.json()["error"]["message"]) == (400, "failed to parse grammar")
+
+
+@pytest.mark.parametrize("kind", ["json_schema", "json_object"])
+def test_json_is_asked_for_on_one_line(server: LocalModelServer, upstream: Upstream, kind: str) -> None:
+    """Where the inner server takes grammars, JSON is bound by one, which alone can forbid line breaks."""
+    schema: dict[str, Any] = {"type": "object"}
+    upstream.grammar = lambda found: f"one line of {json.dumps(found)}"
+    wanted = {
+        "json_schema": {"type": kind, "json_schema": {"name": "x", "schema": schema}},
+        "json_object": {"type": kind},
+    }
+    upstream.replies = ["{}"]
+    assert post(server, response_format=wanted[kind]).is_success
+    assert upstream.asked[0]["grammar"] == 'one line of {"type": "object"}'
+    assert "response_format" not in upstream.asked[0]
 
 
 def test_a_failing_model_is_a_server_error(server: LocalModelServer, upstream: Upstream) -> None:
@@ -360,6 +377,65 @@ def test_importing_the_package_loads_no_server() -> None:
     code = f"import sys, agentloop_autogen.models; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - fixed code
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("schema", "bound"),
+    [
+        (
+            {"type": "object", "properties": {"pattern": {"type": "string", "maxLength": 9}}, "required": ["pattern"]},
+            True,
+        ),
+        ({"$defs": {"S": {"enum": ["a"]}}, "type": "array", "items": {"$ref": "#/$defs/S"}, "maxItems": 3}, True),
+        ({"anyOf": [{"const": {"not": 1}}, {"type": "null"}]}, True),
+        ({"type": "object", "properties": {"n": {"type": "string", "pattern": "(?<=a)b"}}}, False),
+        ({"anyOf": [{"type": "string"}, {"not": {"type": "null"}}]}, False),
+        ({"$defs": {"S": {"oneOf": []}}}, False),
+        ({"properties": []}, False),
+    ],
+)
+def test_only_schemas_that_are_surely_followed_become_one_line_grammars(schema: dict[str, Any], bound: bool) -> None:
+    """A keyword the grammar might drop in silence leaves the schema to the server; a property of that name does not."""
+    assert can_be_bound(schema) is bound
+
+
+def test_a_build_without_such_grammars_leaves_schemas_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A binding that writes another kind of grammar, or fails, is left to convert schemas by itself."""
+
+    class Other:
+        def json_schema_to_grammar(self, schema: object) -> str:
+            return 'root ::= "{" "}"'
+
+    for binding in (Other(), object()):
+        monkeypatch.setitem(sys.modules, "xllamacpp", cast("Any", binding))
+        assert one_line_grammar({"type": "object"}) is None
+
+
+@pytest.mark.local_model
+@pytest.mark.timeout(600)
+def test_the_real_model_writes_json_on_one_line_and_drops_no_schema() -> None:
+    """JSON comes without line breaks by either format, and a schema that no one-line grammar follows still binds."""
+    numbers = {
+        "type": "object",
+        "properties": {"n": {"type": "array", "items": {"type": "integer"}}},
+        "required": ["n"],
+    }
+    odd = {"type": "object", "properties": {"n": {"type": "string", "pattern": "(?<=a)b"}}, "required": ["n"]}
+    with LocalModelServer(os.environ.get("AGENTLOOP_WEIGHTS") or resolve_weights(), context_length=4096) as server:
+
+        def ask(wanted: dict[str, Any]) -> httpx.Response:
+            said = [{"role": "user", "content": 'Give the numbers 1, 2 and 3 as indented JSON, under the key "n".'}]
+            body = {"messages": said, "response_format": wanted, "max_tokens": 100}
+            return httpx.post(f"{server.base_url}/chat/completions", json=body, timeout=300, trust_env=False)
+
+        def by_schema(schema: dict[str, Any]) -> dict[str, Any]:
+            return {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+
+        for wanted in (by_schema(numbers), {"type": "json_object"}):
+            text = ask(wanted).json()["choices"][0]["message"]["content"]
+            assert json.loads(text)["n"] == [1, 2, 3]
+            assert "\n" not in text
+        assert isinstance(json.loads(ask(by_schema(odd)).json()["choices"][0]["message"]["content"])["n"], str)
 
 
 @pytest.mark.local_model

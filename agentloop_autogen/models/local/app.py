@@ -27,7 +27,14 @@ from agentloop_autogen.models.guided.wire import (
 )
 from agentloop_autogen.models.local.collect import collected
 from agentloop_autogen.models.local.hang_up import ClientGoneError, unless_gone
-from agentloop_autogen.models.local.requests import ApiError, checked_body, upstream_error, upstream_fields
+from agentloop_autogen.models.local.requests import (
+    ApiError,
+    ToGrammar,
+    checked_body,
+    upstream_error,
+    upstream_fields,
+    with_grammar,
+)
 
 __all__ = ["build_front"]
 
@@ -36,9 +43,11 @@ _DATA = "data: "
 _DONE = "[DONE]"
 
 
-def build_front(upstream_base_url: str, model_id: str, max_model_len: int) -> Starlette:
+def build_front(
+    upstream_base_url: str, model_id: str, max_model_len: int, to_grammar: ToGrammar | None = None
+) -> Starlette:
     """Build the application; see `server.build_app`."""
-    front = _Front(upstream_base_url.rstrip("/"), model_id, max_model_len)
+    front = _Front(upstream_base_url.rstrip("/"), model_id, max_model_len, to_grammar)
     return Starlette(
         routes=[
             Route("/health", front.health, methods=["GET"]),
@@ -51,8 +60,9 @@ def build_front(upstream_base_url: str, model_id: str, max_model_len: int) -> St
 
 
 class _Front:
-    def __init__(self, upstream: str, model_id: str, max_model_len: int) -> None:
+    def __init__(self, upstream: str, model_id: str, max_model_len: int, to_grammar: ToGrammar | None) -> None:
         self._upstream = upstream
+        self._to_grammar = to_grammar
         self._model_id = model_id
         self._max_model_len = max_model_len
         self._client: httpx.AsyncClient | None = None
@@ -111,6 +121,8 @@ class _Front:
         first: ApiError | None = None
         for rung in GuidedRung if guided else (GuidedRung.SCHEMA,):
             wanted = upstream_fields(to_guided_request(body, rung=rung), model_id=self._model_id)
+            if self._to_grammar is not None:
+                wanted = with_grammar(wanted, self._to_grammar)
             reply = await self._post(request, wanted)
             if reply.is_success:
                 return reply

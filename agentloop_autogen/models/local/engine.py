@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agentloop_autogen.errors import LocalServerError, MissingExtraError, WeightsError
+from agentloop_autogen.models.local.one_line import can_be_bound, on_one_line
 
-__all__ = ["Engine", "EngineOptions"]
+__all__ = ["Engine", "EngineOptions", "one_line_grammar"]
 
 _CACHE_RAM_MIB = 1024
 """Memory for prompts whose slot went to another conversation, so that they need not be read again."""
 
 _WAIT_POLICY = "OMP_WAIT_POLICY"
+
+_LLGUIDANCE = "%llguidance"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +64,24 @@ class Engine:
         """Stop the server and free the model; calling it again does nothing."""
         # The binding stops its threads when the last reference goes.
         self._server = None
+
+
+def one_line_grammar(schema: Mapping[str, Any]) -> str | None:
+    """Return the grammar of JSON by a schema, written on one line.
+
+    Args:
+        schema: A JSON schema.
+
+    Returns:
+        What the server takes as `grammar`; None where the schema or this build has no way to say it.
+    """
+    if not can_be_bound(schema):
+        return None
+    try:
+        grammar = str(_binding().json_schema_to_grammar(on_one_line(schema)))
+    except Exception:  # noqa: BLE001 - the C++ side raises whatever its binding maps to, and the server says it better
+        return None
+    return grammar if grammar.startswith(_LLGUIDANCE) else None
 
 
 def _binding() -> Any:  # noqa: ANN401 - the binding has no type information

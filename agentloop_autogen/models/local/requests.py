@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, cast
 
 from agentloop_autogen.errors import UsageError
 from agentloop_autogen.models.guided.wire import needs_guiding, to_guided_request
 
-__all__ = ["DEFAULT_MAX_TOKENS", "ApiError", "checked_body", "upstream_error", "upstream_fields"]
+__all__ = [
+    "DEFAULT_MAX_TOKENS",
+    "ApiError",
+    "ToGrammar",
+    "checked_body",
+    "upstream_error",
+    "upstream_fields",
+    "with_grammar",
+]
+
+ToGrammar: TypeAlias = Callable[[Mapping[str, Any]], "str | None"]
+"""Turns a JSON schema into what the inner server takes as `grammar`; None where it cannot."""
 
 DEFAULT_MAX_TOKENS = 1024
 """Output cap of a request that names none, so that a degenerate model cannot run away."""
@@ -80,6 +91,28 @@ def upstream_fields(body: Mapping[str, Any], *, model_id: str) -> dict[str, Any]
     if not fields.get("stream"):
         fields.update(stream=True, stream_options={"include_usage": True})
     return fields
+
+
+def with_grammar(fields: Mapping[str, Any], to_grammar: ToGrammar) -> dict[str, Any]:
+    """Return a request that asks for JSON by a grammar instead of a `response_format`, where it asks for JSON at all.
+
+    Args:
+        fields: The request as the inner server would get it.
+        to_grammar: Turns a schema into a grammar.
+    """
+    wanted: object = fields.get("response_format")
+    kind = cast("Mapping[str, Any]", wanted).get("type") if isinstance(wanted, Mapping) else None
+    if kind == "json_object":
+        schema: object = {"type": "object"}
+    elif kind == "json_schema":
+        named: object = cast("Mapping[str, Any]", wanted).get("json_schema")
+        schema = cast("Mapping[str, Any]", named).get("schema") if isinstance(named, Mapping) else None
+    else:
+        return dict(fields)
+    grammar = to_grammar(cast("Mapping[str, Any]", schema)) if isinstance(schema, Mapping) else None
+    if grammar is None:
+        return dict(fields)
+    return {**{key: value for key, value in fields.items() if key != "response_format"}, "grammar": grammar}
 
 
 def upstream_error(status: int, raw: bytes, *, max_model_len: int) -> ApiError:

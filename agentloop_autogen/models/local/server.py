@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 from typing_extensions import Self
 
 from agentloop_autogen.errors import LocalServerError, MissingExtraError, UsageError
-from agentloop_autogen.models.local.engine import Engine, EngineOptions
+from agentloop_autogen.models.local.engine import Engine, EngineOptions, one_line_grammar
 
 if TYPE_CHECKING:
     import uvicorn
     from autogen_ext.models.openai import OpenAIChatCompletionClient
     from starlette.applications import Starlette
+
+    from agentloop_autogen.models.local.requests import ToGrammar
 
 __all__ = ["MODEL_ID", "LocalModelServer", "build_app", "local_chat_client"]
 
@@ -31,13 +33,17 @@ _START_S = 15.0
 _STOP_S = 5.0
 
 
-def build_app(upstream_base_url: str, model_id: str, max_model_len: int) -> Starlette:
+def build_app(
+    upstream_base_url: str, model_id: str, max_model_len: int, *, to_grammar: ToGrammar | None = None
+) -> Starlette:
     """Build the OpenAI front of a server that cannot call tools.
 
     Args:
         upstream_base_url: The inner server, without `/v1`.
         model_id: The id of its one model.
         max_model_len: Its context length, as `/v1/models` reports it.
+        to_grammar: Turns a JSON schema into what the inner server takes as `grammar`, or into None where it cannot.
+            None: schemas are sent on as they are.
 
     Returns:
         An application with `/health`, `/v1/models` and `/v1/chat/completions`.
@@ -49,7 +55,7 @@ def build_app(upstream_base_url: str, model_id: str, max_model_len: int) -> Star
         from agentloop_autogen.models.local.app import build_front
     except ImportError:
         raise MissingExtraError("the local model", "local") from None
-    return build_front(upstream_base_url, model_id, max_model_len)
+    return build_front(upstream_base_url, model_id, max_model_len, to_grammar)
 
 
 class LocalModelServer:
@@ -183,7 +189,7 @@ class LocalModelServer:
         import uvicorn
 
         config = uvicorn.Config(
-            build_app(upstream, self.model_id, self.context_length),
+            build_app(upstream, self.model_id, self.context_length, to_grammar=one_line_grammar),
             loop="asyncio",
             ws="none",
             log_config=None,
