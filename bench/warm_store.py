@@ -149,12 +149,13 @@ async def measure(options: argparse.Namespace, server: LocalModelServer) -> None
         ResultFile(options.attempts, settings=settings.digest) as file,
     ):
         quiet_libraries()
-        await run(make_plan([first], warming, [0]), endpoint, file, settings)
-        await run(make_plan([cold, warm], measured, [0]), endpoint, file, settings)
+        await run(make_plan([first], warming, [0]), endpoint, file, settings, options.concurrency)
+        of_use = [task for task in measured if await knows(store, task)]
+        await run(make_plan([cold, warm], of_use, [0]), endpoint, file, settings, options.concurrency)
+        others = [task for task in measured if task not in of_use]
+        await run(make_plan([cold], others, [0]), endpoint, file, settings, options.concurrency)
     kept = (await store.stats()).objects
-    print(
-        f"{len(warming)} tasks to warm on, {kept} requests kept; something alike was found for {read.found} in this run"
-    )
+    print(f"{len(warming)} tasks to warm on, {kept} requests kept, of use for {len(of_use)} of {len(measured)} tasks")
 
 
 def report(attempts: Sequence[Attempt]) -> None:
