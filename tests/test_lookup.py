@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -44,6 +45,20 @@ def decided(draft: str, verdict: Verdict, *, request: str = QUESTION, **settings
         if decision.branch is not ControlBranch.NEED_TOOL_ROUND:
             break
     return branches
+
+
+MISSING = Verdict(
+    answer_complete=False,
+    need_tool=True,
+    confidence=0.9,
+    missing=("languages",),
+    slots=(Slot(name="languages", state=SlotState.MISSING),),
+)
+
+
+def failing(table: str = "") -> str:
+    """Never works."""
+    raise ValueError(f"no such table: {table}")
 
 
 @pytest.mark.parametrize("verdict", [DONE, UNWRITTEN])
@@ -124,25 +139,57 @@ async def test_without_room_for_another_round_the_draft_counts_as_judged(setting
 
 async def test_after_calls_in_vain_the_model_is_told_at_once_what_is_left_to_try() -> None:
     """When every call of a round fails, the note behind the results names the tools not used yet."""
-
-    def failing(table: str = "") -> str:
-        """Never works."""
-        raise ValueError(f"no such table: {table}")
-
-    missing = Verdict(
-        answer_complete=False,
-        need_tool=True,
-        confidence=0.9,
-        missing=("languages",),
-        slots=(Slot(name="languages", state=SlotState.MISSING),),
-    )
     model = ScriptedModel([call("failing", {"table": "x"}), call("count_languages", {"country": "Oland"}), "It has 2."])
-    agent = agent_of(model, [missing, missing, FOUND], tools=[failing, count_languages])
+    agent = agent_of(model, [MISSING, MISSING, FOUND], tools=[failing, count_languages])
     await agent.run(task=QUESTION)
     first, second = (str(model.requests[place].messages[-1].content) for place in (1, 2))
     assert "These calls gave nothing" in first
     assert "Tools not used yet: count_languages." in first
     assert "These calls gave nothing" not in second
+
+
+COUNTED = itertools.count(10, 10)
+
+
+def ticking() -> str:
+    """Say how far the count is, which is further every time."""
+    return f"{next(COUNTED)} countries counted"
+
+
+async def last_words(*replies: Any, **settings: Any) -> list[str]:
+    """Run an agent on these rounds and return what stood last in each prompt after the first."""
+    model = ScriptedModel([*replies, "It has 2.", "It has 2, and nothing else is known of its languages."])
+    tools = [failing, count_languages, ticking]
+    loop = LoopConfig(max_rounds=len(replies) + 1, **settings)
+    agent = agent_of(model, [MISSING] * (len(replies) + 1), tools=tools, loop=loop)
+    await agent.run(task=QUESTION)
+    return [str(request.messages[-1].content) for request in model.requests[1 : len(replies) + 1]]
+
+
+async def test_a_call_that_failed_before_is_answered_with_what_was_found_since() -> None:
+    """A model that goes back to a failed call is told so, and of the newest result, which it has passed over."""
+    wrong = call("failing", {"table": "x"})
+    first, found, again = await last_words(wrong, call("count_languages", {"country": "Oland"}), wrong)
+    assert "made these calls before" not in first
+    assert "made these calls before" not in found
+    assert "You made these calls before, and they failed in the same way." in again
+    assert "count_languages gave: Oland has 2 official languages" in again
+
+
+async def test_a_call_repeated_for_nothing_is_told_from_one_that_brings_more() -> None:
+    """The second of two equal calls with equal results is called a repetition; a poll that moves on is none."""
+    known = call("count_languages", {"country": "Oland"})
+    poll = call("ticking", {})
+    _, moved, _, same = await last_words(poll, poll, known, known)
+    assert "made these calls before" not in moved
+    assert "You made these calls before, and they gave the same." in same
+
+
+async def test_without_novelty_no_repetition_is_claimed() -> None:
+    """What counts as the same again is judged by novelty, so that nothing is said of it where that is off."""
+    wrong = call("failing", {"table": "x"})
+    _, again = await last_words(wrong, wrong, novelty=False)
+    assert "made these calls before" not in again
 
 
 async def test_what_the_loop_said_is_no_answer_when_it_comes_back() -> None:

@@ -34,6 +34,7 @@ TURN_AGAIN = "It is your turn again, and nobody has spoken since. Go on with the
 """Stands last where the conversation ends with the agent's own words."""
 _SHOWN_CALLS = 6
 _SHOWN_ARGUMENT_CHARS = 120
+_SHOWN_NEWEST_CHARS = 300
 _FALLBACK_FINDING_CHARS = 300
 _LEAST_FINDING_CHARS = 40
 _FALLBACK_CHARS = 4_000
@@ -142,20 +143,36 @@ def open_slots_note(
     branch: ControlBranch,
     *,
     in_vain: bool = False,
+    repeated: bool = False,
+    newest: Evidence | None = None,
     unused_tools: Sequence[str] = (),
     closers: Sequence[str] = (),
 ) -> str:
     """Return the short note that follows tool results while something is open; empty if nothing is.
 
-    `in_vain` says that every call of the round failed or came back empty; `closers` are unused tools that closed
-    similar requests.
+    `in_vain` says that every call of the round failed or came back empty, `repeated` that all were made before and gave
+    the same; `newest` is the latest evidence there is, and `closers` are unused tools that closed similar requests.
     """
     if branch is ControlBranch.VERIFIER_RETRY:
         return _lines("The results contradict each other; check them with another call.", _open(verdict))
     if not verdict.unresolved:
         return ""
-    tried = "These calls gave nothing, and would give nothing again. Try another way." if in_vain else ""
-    return _lines(_open(verdict), tried, _unused(unused_tools, closers))
+    if repeated:
+        said = _repeated(newest, in_vain=in_vain)
+    else:
+        said = "These calls gave nothing, and would give nothing again. Try another way." if in_vain else ""
+    return _lines(_open(verdict), said, _unused(unused_tools, closers))
+
+
+def _repeated(newest: Evidence | None, *, in_vain: bool) -> str:
+    if not in_vain:
+        return "You made these calls before, and they gave the same. Call something else, or answer from the results."
+    # A small model that goes back to a call that failed has passed over what it found since.
+    found = " ".join(newest.finding.split()) if newest else ""
+    return _lines(
+        "You made these calls before, and they failed in the same way. Change them.",
+        f"{newest.tool} gave: {bounded_text(found, _SHOWN_NEWEST_CHARS)}" if newest else "",
+    )
 
 
 def _render_evidence(evidence: Sequence[Evidence], limit: int) -> str:

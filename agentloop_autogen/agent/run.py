@@ -257,6 +257,8 @@ class Run:
                 decision.branch,
                 unused_tools=self._unused_tools() if self.controller.in_vain else (),
                 in_vain=self.controller.in_vain,
+                repeated=self.controller.repeated,
+                newest=self.controller.newest,
                 closers=self._closers(),
             )
 

@@ -75,7 +75,7 @@ class LoopController:
         self._verdict: Verdict | None = None
         self._verified_draft: str | None = None
         self._evidence_since_verdict = False
-        self._in_vain = False
+        self._in_vain = self._repeated = False
         self._tools_offered = False
         self._sent_to_look_up = False
         self._unsupported: Verdict | None = None
@@ -101,6 +101,16 @@ class LoopController:
     def in_vain(self) -> bool:
         """Whether every call of the last round ended in an error or an empty result; False where none was run."""
         return self._in_vain
+
+    @property
+    def repeated(self) -> bool:
+        """Whether every call of the last round had been made before and gave the same again; False where none ran."""
+        return self._repeated
+
+    @property
+    def newest(self) -> Evidence | None:
+        """The latest evidence that carries anything; None while there is none."""
+        return next(filter(carries, reversed(self._evidence.items)), None)
 
     @property
     def unsupported(self) -> bool:
@@ -171,19 +181,22 @@ class LoopController:
         return self._evidence.shortened(result, limit)
 
     def _take_in(self, round_: Round) -> Novelty:
-        news = changed = new_failure = ran = given = False
+        news = changed = new_failure = ran = given = other = False
         for result in round_.results:
             if not result.executed:
                 continue
             ran = True
             given = carries(self._evidence.add(result)) or given
-            if len(self._tried) < _REMEMBERED_CALLS or result.call in self._tried:
+            known = result.call in self._tried
+            if len(self._tried) < _REMEMBERED_CALLS or known:
                 self._tried[result.call] += 1
             novelty = self._novelty.observe(result)
             news = news or novelty.news
             changed = changed or novelty.changed
             new_failure = new_failure or novelty.new_failure
+            other = other or not known or novelty.changed or novelty.new_failure
         self._in_vain = ran and not given
+        self._repeated = self._judges_novelty and ran and not other
         if not self._judges_novelty:
             changed = bool(round_.results)
         self._evidence_since_verdict = self._evidence_since_verdict or changed
