@@ -170,9 +170,9 @@ async def test_a_call_that_failed_before_is_answered_with_what_was_found_since()
     """A model that goes back to a failed call is told so, and of the newest result, which it has passed over."""
     wrong = call("failing", {"table": "x"})
     first, found, again = await last_words(wrong, call("count_languages", {"country": "Oland"}), wrong)
-    assert "made these calls before" not in first
-    assert "made these calls before" not in found
-    assert "You made these calls before, and they failed in the same way." in again
+    assert "made the same calls" not in first
+    assert "made the same calls" not in found
+    assert "You have now made the same calls 2 times, and they failed in the same way each time." in again
     assert "count_languages gave: Oland has 2 official languages" in again
 
 
@@ -181,15 +181,15 @@ async def test_a_call_repeated_for_nothing_is_told_from_one_that_brings_more() -
     known = call("count_languages", {"country": "Oland"})
     poll = call("ticking", {})
     _, moved, _, same = await last_words(poll, poll, known, known)
-    assert "made these calls before" not in moved
-    assert "You made these calls before, and they gave the same." in same
+    assert "made the same calls" not in moved
+    assert "You have now made the same calls 2 times, and they gave the same each time." in same
 
 
 async def test_without_novelty_no_repetition_is_claimed() -> None:
     """What counts as the same again is judged by novelty, so that nothing is said of it where that is off."""
     wrong = call("failing", {"table": "x"})
     _, again = await last_words(wrong, wrong, novelty=False)
-    assert "made these calls before" not in again
+    assert "made the same calls" not in again
 
 
 async def test_what_the_loop_said_is_no_answer_when_it_comes_back() -> None:

@@ -161,8 +161,7 @@ def test_a_reply_is_kept_where_only_the_note_would_differ(
     """Kept is what goes on without a warning, a contradiction or a round taken back, and nothing that ends a run."""
     decision = Decision(round=1, action=action, branch=branch, reason="")
     kept = action is ControlAction.CONTINUE_INVOCATION and _KEPT.get(branch, False)
-    kept = kept and not (drops_round and branch is ControlBranch.ROLLBACK_RETRY)
-    assert is_wanted(decision, drops_round=drops_round) is kept
+    assert is_wanted(decision, drops_round=drops_round) is (kept and not drops_round)
 
 
 @pytest.mark.parametrize(
@@ -196,14 +195,32 @@ async def test_the_next_round_is_the_call_made_ahead(
 
 async def test_a_round_that_is_taken_back_takes_the_call_made_ahead_with_it() -> None:
     """A rollback without news takes messages out of the prompt, so the call that still had them does not count."""
-    model = ScriptedModel([*finds(1, 1, 2, 3), HANG, "the answer"])
-    agent = agent_of(model, Timed([open_verdict(), UNSTABLE, UNWRITTEN]), tools=[find], loop=UNCHEAP)
+
+    def look(where: str) -> str:
+        """Look."""
+        return f"No results found for {where}."
+
+    vain = call("look", {"where": "a drawer"}, call_id="vain")
+    model = ScriptedModel([*finds(1), vain, *finds(2, 3), HANG, "the answer"])
+    agent = agent_of(model, Timed([open_verdict(), UNSTABLE, UNWRITTEN]), tools=[find, look], loop=UNCHEAP)
     await agent.run(task="go")
     outcome = outcome_of(agent)
     assert [decision.branch for decision in outcome.decisions][1] is ControlBranch.ROLLBACK_RETRY
     assert (outcome.rounds, outcome.dropped_calls, outcome.tool_calls) == (3, 2, 3)
     ahead, anew = model.requests[2], model.requests[3]
-    assert len(ahead.messages) == len(anew.messages) + 2
+    assert anew.messages == ahead.messages[:-2]
+
+
+async def test_no_call_runs_ahead_of_the_verdict_on_a_repeated_round() -> None:
+    """A repetition is left out of the next prompt and pointed out, which no call made earlier could know."""
+    model = ScriptedModel([*finds(1, 1, 2), HANG, "the answer"])
+    agent = agent_of(model, Timed([open_verdict(), open_verdict(), UNWRITTEN]), tools=[find], loop=UNCHEAP)
+    await agent.run(task="go")
+    outcome = outcome_of(agent)
+    assert (outcome.rounds, outcome.dropped_calls, outcome.tool_calls) == (3, 1, 3)
+    once, again = model.requests[1], model.requests[2]
+    assert again.messages[:-1] == once.messages
+    assert "made the same calls 2 times" in str(again.messages[-1].content)
 
 
 async def test_the_call_made_ahead_has_no_note_and_the_one_made_anew_has_it() -> None:

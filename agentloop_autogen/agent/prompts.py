@@ -139,38 +139,40 @@ def nudge(
 
 
 def open_slots_note(
-    verdict: Verdict,
+    verdict: Verdict | None,
     branch: ControlBranch,
     *,
     in_vain: bool = False,
-    repeated: bool = False,
+    repeated: int = 0,
     newest: Evidence | None = None,
     unused_tools: Sequence[str] = (),
     closers: Sequence[str] = (),
 ) -> str:
-    """Return the short note that follows tool results while something is open; empty if nothing is.
+    """Return the short note that follows tool results while something is open or repeated; empty if nothing is.
 
-    `in_vain` says that every call of the round failed or came back empty, `repeated` that all were made before and gave
-    the same; `newest` is the latest evidence there is, and `closers` are unused tools that closed similar requests.
+    `in_vain` says that every call of the round failed or came back empty, `repeated` how often all of them were made by
+    now with the same results, if they were; `newest` is the latest evidence there is, and `closers` are unused tools
+    that closed similar requests.
     """
-    if branch is ControlBranch.VERIFIER_RETRY:
+    if branch is ControlBranch.VERIFIER_RETRY and not repeated:
         return _lines("The results contradict each other; check them with another call.", _open(verdict))
-    if not verdict.unresolved:
-        return ""
     if repeated:
-        said = _repeated(newest, in_vain=in_vain)
+        said = _repeated(repeated, newest, in_vain=in_vain)
+    elif verdict is None or not verdict.unresolved:
+        return ""
     else:
         said = "These calls gave nothing, and would give nothing again. Try another way." if in_vain else ""
     return _lines(_open(verdict), said, _unused(unused_tools, closers))
 
 
-def _repeated(newest: Evidence | None, *, in_vain: bool) -> str:
+def _repeated(times: int, newest: Evidence | None, *, in_vain: bool) -> str:
+    made = f"You have now made the same calls {times} times"
     if not in_vain:
-        return "You made these calls before, and they gave the same. Call something else, or answer from the results."
+        return f"{made}, and they gave the same each time. Call something else, or answer from the results."
     # A small model that goes back to a call that failed has passed over what it found since.
     found = " ".join(newest.finding.split()) if newest else ""
     return _lines(
-        "You made these calls before, and they failed in the same way. Change them.",
+        f"{made}, and they failed in the same way each time. Change them.",
         f"{newest.tool} gave: {bounded_text(found, _SHOWN_NEWEST_CHARS)}" if newest else "",
     )
 

@@ -251,7 +251,7 @@ class Run:
             self.overlay.drop(*self.round_messages)
         if decision.branch is ControlBranch.NUDGE:
             await self._add(UserMessage(content=self._nudge(decision), source="user"))
-        elif decision.verdict is not None and self.parts.config.policy is Policy.EXTENDED:
+        elif self.parts.config.policy is Policy.EXTENDED:
             self.overlay.note = prompts.open_slots_note(
                 decision.verdict,
                 decision.branch,
@@ -263,7 +263,9 @@ class Run:
             )
 
     def _drops_round(self, decision: Decision) -> bool:
-        return decision.branch is ControlBranch.ROLLBACK_RETRY and not self.controller.brought_news
+        # What a model has before it twice it writes a third time, so a repetition is told of and not shown.
+        rolls_back = decision.branch is ControlBranch.ROLLBACK_RETRY and not self.controller.brought_news
+        return rolls_back or self.controller.repeated > 0
 
     async def _send_back(self, decision: Decision, planned: Planned, *, keeps_draft: bool) -> None:
         self.budget.reflections += 1

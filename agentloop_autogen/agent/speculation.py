@@ -35,7 +35,7 @@ def is_wanted(decision: Decision, *, drops_round: bool) -> bool:
     is open follows from the request and the results, which the model had before it, and if the note counted, no reply
     would ever be kept, since a verdict that goes on nearly always names something open. What says anything the model
     could not know, or takes something from its prompt, makes the reply worthless: a warning, a contradiction between
-    results, a round that is rolled back.
+    results, a round that is taken out of the prompt.
 
     Args:
         decision: The decision on the round before the call.
@@ -49,9 +49,8 @@ def is_wanted(decision: Decision, *, drops_round: bool) -> bool:
             | ControlBranch.SKIP_DECODE_OUTPUT
             | ControlBranch.KEEP_DECODE
             | ControlBranch.NO_VERDICT
+            | ControlBranch.ROLLBACK_RETRY
         ):
-            return True
-        case ControlBranch.ROLLBACK_RETRY:
             return not drops_round
         case ControlBranch.VERIFIER_RETRY | ControlBranch.NUDGE:
             return False
@@ -128,7 +127,8 @@ class Speculation:
         if not (config.speculative and config.policy is Policy.EXTENDED and planned.reply.calls):
             return
         over = run.budget.after_round(elapsed_s=run.clock.elapsed_s, reflects=False)
-        if over is not None or run.controller.struck:
+        # A repeated round is left out of the next prompt, so that a call which has it could not be used.
+        if over is not None or run.controller.struck or run.controller.repeated:
             return
         # What was open before this round may not be now.
         run.overlay.note = ""

@@ -75,7 +75,8 @@ class LoopController:
         self._verdict: Verdict | None = None
         self._verified_draft: str | None = None
         self._evidence_since_verdict = False
-        self._in_vain = self._repeated = False
+        self._in_vain = False
+        self._repeated = 0
         self._tools_offered = False
         self._sent_to_look_up = False
         self._unsupported: Verdict | None = None
@@ -103,8 +104,8 @@ class LoopController:
         return self._in_vain
 
     @property
-    def repeated(self) -> bool:
-        """Whether every call of the last round had been made before and gave the same again; False where none ran."""
+    def repeated(self) -> int:
+        """How often the calls of the last round were made by now, if all gave the same as before; 0 otherwise."""
         return self._repeated
 
     @property
@@ -196,7 +197,9 @@ class LoopController:
             new_failure = new_failure or novelty.new_failure
             other = other or not known or novelty.changed or novelty.new_failure
         self._in_vain = ran and not given
-        self._repeated = self._judges_novelty and ran and not other
+        self._repeated = 0
+        if self._judges_novelty and ran and not other:
+            self._repeated = min(self._tried[result.call] for result in round_.results if result.executed)
         if not self._judges_novelty:
             changed = bool(round_.results)
         self._evidence_since_verdict = self._evidence_since_verdict or changed
