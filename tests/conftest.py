@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,15 @@ ON_REQUEST: Final = {
     "vllm": "needs a real vLLM; run `scripts/install_vllm.sh` once, then `pytest -m vllm`",
 }
 """Markers of tests that run only where `-m` asks for them, and how to turn them on."""
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the commands under test, also where the tests run in the background.
+
+    A shell without job control starts background jobs with the interrupt ignored, and children inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
