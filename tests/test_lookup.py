@@ -185,6 +185,24 @@ async def test_a_call_repeated_for_nothing_is_told_from_one_that_brings_more() -
     assert "You have now made the same calls 2 times, and they gave the same each time." in same
 
 
+async def test_only_the_times_that_gave_the_same_are_counted() -> None:
+    """A poll that moved on before it stood still is told of the calls that were alike, not of all of them."""
+    states = iter(["3 countries counted", *["7 countries counted"] * 3])
+
+    def counting() -> str:
+        """Say how far the count is."""
+        return next(states)
+
+    poll = call("counting", {})
+    model = ScriptedModel([poll] * 4 + ["It has 2."], repeat_last=True)
+    agent = agent_of(model, [MISSING], tools=[counting], loop=LoopConfig(max_rounds=5, patience=9))
+    await agent.run(task=QUESTION)
+    words = [str(request.messages[-1].content) for request in model.requests[1:5]]
+    assert ["made the same calls" in text for text in words] == [False, False, True, True]
+    assert "made the same calls 2 times" in words[2]
+    assert "made the same calls 3 times" in words[3]
+
+
 async def test_without_novelty_no_repetition_is_claimed() -> None:
     """What counts as the same again is judged by novelty, so that nothing is said of it where that is off."""
     wrong = call("failing", {"table": "x"})

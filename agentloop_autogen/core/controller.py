@@ -81,6 +81,7 @@ class LoopController:
         self._sent_to_look_up = False
         self._unsupported: Verdict | None = None
         self._tried: Counter[ToolCall] = Counter()
+        self._alike: Counter[ToolCall] = Counter()
         self.decisions: list[Decision] = []
 
     @property
@@ -105,7 +106,7 @@ class LoopController:
 
     @property
     def repeated(self) -> int:
-        """How often the calls of the last round were made by now, if all gave the same as before; 0 otherwise."""
+        """How often in a row the calls of the last round gave the same, the last time included; 0 if only this once."""
         return self._repeated
 
     @property
@@ -182,11 +183,11 @@ class LoopController:
         return self._evidence.shortened(result, limit)
 
     def _take_in(self, round_: Round) -> Novelty:
-        news = changed = new_failure = ran = given = other = False
+        news = changed = new_failure = given = False
+        alike: list[int] = []
         for result in round_.results:
             if not result.executed:
                 continue
-            ran = True
             given = carries(self._evidence.add(result)) or given
             known = result.call in self._tried
             if len(self._tried) < _REMEMBERED_CALLS or known:
@@ -195,11 +196,12 @@ class LoopController:
             news = news or novelty.news
             changed = changed or novelty.changed
             new_failure = new_failure or novelty.new_failure
-            other = other or not known or novelty.changed or novelty.new_failure
-        self._in_vain = ran and not given
-        self._repeated = 0
-        if self._judges_novelty and ran and not other:
-            self._repeated = min(self._tried[result.call] for result in round_.results if result.executed)
+            alike.append(self._alike[result.call] + 1 if known and not (novelty.changed or novelty.new_failure) else 1)
+            if result.call in self._tried:
+                self._alike[result.call] = alike[-1]
+        self._in_vain = bool(alike) and not given
+        times = min(alike, default=0)
+        self._repeated = times if self._judges_novelty and times > 1 else 0
         if not self._judges_novelty:
             changed = bool(round_.results)
         self._evidence_since_verdict = self._evidence_since_verdict or changed
